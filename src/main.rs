@@ -1,0 +1,3 @@
+//! The one binary: `gantry up | namesrv | broker | gateway`.
+
+fn main() {}

@@ -1,0 +1,284 @@
+//! Committed offsets of groups, in memory and in the shape of `consumerOffset.json`.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use serde::Deserialize;
+
+use crate::version::DataVersion;
+
+/// Between topic and group in a key of the file.
+const SEPARATOR: char = '@';
+/// Most `topic@group` pairs with offsets.
+const PAIRS_MAX: usize = 1_000_000;
+/// The version is raised once per this many commits, as RocketMQ 5.4.0 `consumerOffsetUpdateVersionStep` says.
+const COMMITS_PER_VERSION: u64 = 500;
+
+type Queues = Mutex<BTreeMap<i32, i64>>;
+type Pairs = HashMap<String, HashMap<String, Arc<Queues>>>;
+
+/// Offsets by group, topic and queue. All methods are short and never block on I/O.
+#[derive(Debug)]
+pub(crate) struct OffsetTable {
+    /// group → topic → queue → next offset to read
+    pairs: RwLock<Pairs>,
+    pair_count: AtomicU64,
+    commits: AtomicU64,
+    version: Mutex<DataVersion>,
+    /// Resets that an administrator asked for and no pull has seen yet: group → topic → queue → offset.
+    resets: Mutex<HashMap<String, HashMap<String, BTreeMap<i32, i64>>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct OffsetFile {
+    data_version: DataVersion,
+    offset_table: BTreeMap<String, BTreeMap<String, i64>>,
+}
+
+impl OffsetTable {
+    /// An empty table.
+    pub(crate) fn new(now_ms: u64) -> Self {
+        Self {
+            pairs: RwLock::new(Pairs::new()),
+            pair_count: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
+            version: Mutex::new(DataVersion::new(now_ms)),
+            resets: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// Replaces the content by that of `consumerOffset.json` text (already strict JSON: integer keys quoted).
+    ///
+    /// # Errors
+    /// The JSON error.
+    pub(crate) fn load(&self, json: &[u8]) -> Result<usize, serde_json::Error> {
+        let file: OffsetFile = serde_json::from_slice(json)?;
+        let mut pairs = Pairs::new();
+        let mut count = 0;
+        for (key, queues) in file.offset_table {
+            let Some((topic, group)) = key.split_once(SEPARATOR) else { continue };
+            let queues = queues.into_iter().filter_map(|(id, at)| Some((id.parse().ok()?, at))).collect();
+            pairs.entry(group.to_owned()).or_default().insert(topic.to_owned(), Arc::new(Mutex::new(queues)));
+            count += 1;
+        }
+        *self.pairs.write() = pairs;
+        self.pair_count.store(count, Ordering::Relaxed);
+        *self.version.lock() = file.data_version;
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    /// The text of `consumerOffset.json` and of the answer to code 43: integer keys unquoted, as
+    /// RocketMQ 5.4.0 writes them.
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        let version = *self.version.lock();
+        let mut topics_of: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut table: BTreeMap<String, BTreeMap<i32, i64>> = BTreeMap::new();
+        for (group, topics) in self.pairs.read().iter() {
+            for (topic, queues) in topics {
+                topics_of.entry(group.clone()).or_default().push(topic.clone());
+                table.insert(format!("{topic}{SEPARATOR}{group}"), queues.lock().clone());
+            }
+        }
+        let mut out = String::from("{\"dataVersion\":");
+        out.push_str(&serde_json::to_string(&version).unwrap_or_default());
+        out.push_str(",\"groupTopicMap\":");
+        out.push_str(&serde_json::to_string(&topics_of).unwrap_or_default());
+        out.push_str(",\"offsetTable\":{");
+        for (i, (key, queues)) in table.iter().enumerate() {
+            if i > 0 {
+                out.push(',');
+            }
+            out.push_str(&serde_json::to_string(key).unwrap_or_default());
+            out.push_str(":{");
+            for (j, (id, at)) in queues.iter().enumerate() {
+                if j > 0 {
+                    out.push(',');
+                }
+                out.push_str(&format!("{id}:{at}"));
+            }
+            out.push('}');
+        }
+        out.push_str("}}");
+        out.into_bytes()
+    }
+
+    fn queues(&self, group: &str, topic: &str) -> Option<Arc<Queues>> {
+        self.pairs.read().get(group)?.get(topic).cloned()
+    }
+
+    /// Stores the next offset to read. Going back is allowed. Negative offsets are kept out of
+    /// progress. False when the table is full.
+    pub(crate) fn commit(&self, group: &str, topic: &str, queue_id: i32, offset: i64, now_ms: u64) -> bool {
+        if offset < 0 {
+            return true;
+        }
+        let queues = match self.queues(group, topic) {
+            Some(queues) => queues,
+            None => {
+                let mut pairs = self.pairs.write();
+                if self.pair_count.load(Ordering::Relaxed) >= PAIRS_MAX as u64 {
+                    return false;
+                }
+                let topics = pairs.entry(group.to_owned()).or_default();
+                topics
+                    .entry(topic.to_owned())
+                    .or_insert_with(|| {
+                        self.pair_count.fetch_add(1, Ordering::Relaxed);
+                        Arc::default()
+                    })
+                    .clone()
+            }
+        };
+        queues.lock().insert(queue_id, offset);
+        if self.commits.fetch_add(1, Ordering::Relaxed) % COMMITS_PER_VERSION == COMMITS_PER_VERSION - 1 {
+            self.version.lock().bump(now_ms);
+        }
+        true
+    }
+
+    /// The stored offset, if there is one.
+    pub(crate) fn get(&self, group: &str, topic: &str, queue_id: i32) -> Option<i64> {
+        self.queues(group, topic)?.lock().get(&queue_id).copied()
+    }
+
+    /// All stored offsets of one group and topic, by queue id.
+    pub(crate) fn of_topic(&self, group: &str, topic: &str) -> BTreeMap<i32, i64> {
+        self.queues(group, topic).map(|queues| queues.lock().clone()).unwrap_or_default()
+    }
+
+    /// Topics in which the group has offsets.
+    pub(crate) fn topics_of(&self, group: &str) -> Vec<String> {
+        self.pairs.read().get(group).map(|topics| topics.keys().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Groups that have offsets in the topic.
+    pub(crate) fn groups_of(&self, topic: &str) -> Vec<String> {
+        self.pairs
+            .read()
+            .iter()
+            .filter(|(_, topics)| topics.contains_key(topic))
+            .map(|(group, _)| group.clone())
+            .collect()
+    }
+
+    /// Forgets a topic in every group.
+    pub(crate) fn remove_topic(&self, topic: &str) {
+        let mut removed = 0;
+        let mut pairs = self.pairs.write();
+        pairs.retain(|_, topics| {
+            removed += u64::from(topics.remove(topic).is_some());
+            !topics.is_empty()
+        });
+        self.pair_count.fetch_sub(removed, Ordering::Relaxed);
+        drop(pairs);
+        self.resets.lock().values_mut().for_each(|topics| {
+            topics.remove(topic);
+        });
+    }
+
+    /// Forgets a group.
+    pub(crate) fn remove_group(&self, group: &str) {
+        let mut pairs = self.pairs.write();
+        if let Some(topics) = pairs.remove(group) {
+            self.pair_count.fetch_sub(topics.len() as u64, Ordering::Relaxed);
+        }
+        drop(pairs);
+        self.resets.lock().remove(group);
+    }
+
+    /// Notes a reset: the next pull of the queue is told to continue there, commits before that are
+    /// ignored, queries see it at once (RocketMQ 5.4.0, server-side reset).
+    pub(crate) fn reset(&self, group: &str, topic: &str, queue_id: i32, offset: i64, now_ms: u64) {
+        self.resets
+            .lock()
+            .entry(group.to_owned())
+            .or_default()
+            .entry(topic.to_owned())
+            .or_default()
+            .insert(queue_id, offset);
+        self.commit(group, topic, queue_id, offset, now_ms);
+    }
+
+    /// The pending reset of a queue.
+    pub(crate) fn pending_reset(&self, group: &str, topic: &str, queue_id: i32) -> Option<i64> {
+        let resets = self.resets.lock();
+        if resets.is_empty() {
+            return None;
+        }
+        resets.get(group)?.get(topic)?.get(&queue_id).copied()
+    }
+
+    /// Takes the pending reset of a queue, once.
+    pub(crate) fn take_reset(&self, group: &str, topic: &str, queue_id: i32) -> Option<i64> {
+        let mut resets = self.resets.lock();
+        if resets.is_empty() {
+            return None;
+        }
+        let topics = resets.get_mut(group)?;
+        let queues = topics.get_mut(topic)?;
+        let offset = queues.remove(&queue_id);
+        if queues.is_empty() {
+            topics.remove(topic);
+        }
+        if topics.is_empty() {
+            resets.remove(group);
+        }
+        offset
+    }
+
+    /// Every `(group, topic)` with offsets.
+    pub(crate) fn pairs(&self) -> HashSet<(String, String)> {
+        self.pairs
+            .read()
+            .iter()
+            .flat_map(|(group, topics)| topics.keys().map(move |topic| (group.clone(), topic.clone())))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_are_found_again_and_may_go_back() {
+        let table = OffsetTable::new(1);
+        assert_eq!(table.get("g", "t", 0), None);
+        assert!(table.commit("g", "t", 0, 7, 1));
+        assert!(table.commit("g", "t", 0, 5, 1));
+        assert_eq!(table.get("g", "t", 0), Some(5));
+        assert!(table.commit("g", "t", 1, -1, 1));
+        assert_eq!(table.get("g", "t", 1), None);
+        assert_eq!(table.topics_of("g"), ["t"]);
+        assert_eq!(table.groups_of("t"), ["g"]);
+        table.remove_topic("t");
+        assert_eq!(table.get("g", "t", 0), None);
+    }
+
+    #[test]
+    fn the_file_has_apaches_shape() {
+        let table = OffsetTable::new(1);
+        table.commit("g", "T", 0, 5, 1);
+        table.commit("g", "T", 1, 6, 1);
+        assert_eq!(
+            String::from_utf8(table.to_json()).unwrap(),
+            r#"{"dataVersion":{"counter":0,"stateVersion":0,"timestamp":1},"groupTopicMap":{"g":["T"]},"offsetTable":{"T@g":{0:5,1:6}}}"#
+        );
+        let again = OffsetTable::new(2);
+        again.load(br#"{"offsetTable":{"T@g":{"0":5,"1":6}}}"#).unwrap();
+        assert_eq!(again.of_topic("g", "T"), table.of_topic("g", "T"));
+    }
+
+    #[test]
+    fn a_reset_is_seen_once() {
+        let table = OffsetTable::new(1);
+        table.reset("g", "t", 2, 9, 1);
+        assert_eq!(table.pending_reset("g", "t", 2), Some(9));
+        assert_eq!(table.get("g", "t", 2), Some(9));
+        assert_eq!(table.take_reset("g", "t", 2), Some(9));
+        assert_eq!(table.take_reset("g", "t", 2), None);
+    }
+}

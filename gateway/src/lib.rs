@@ -1,1 +1,27 @@
-//! Placeholder.
+//! The stateless gateway: REST and WebSocket in front of the brokers.
+//!
+//! ```text
+//!  http/      sockets, hyper, header and body time limits
+//!  app        routes + one outer layer (request id, loopback rules, problem documents)
+//!  rest/      one file per resource: parse strictly -> call upstream -> answer
+//!  ws/        the socket protocol mq.v1.json
+//!  upstream/  routes, queue choice, broker calls; the only place that speaks remoting
+//!  db/        SQL (signing keys)
+//! ```
+//! Nothing a client depends on lives here: receipts carry everything, any gateway settles any of them.
+
+pub mod app;
+pub mod config;
+pub mod error;
+pub mod json;
+pub mod params;
+pub mod receipt;
+pub mod render;
+pub mod state;
+pub mod upstream;
+pub mod ws;
+
+pub use app::app;
+pub use config::Config;
+pub use error::{ApiError, Code};
+pub use state::AppState;

@@ -1,0 +1,1 @@
+//! Parsing of names, durations, times and numbers of requests.

@@ -1,0 +1,1 @@
+//! Topics, groups, subscriptions, lag: administration calls to all masters.

@@ -1,0 +1,1 @@
+//! Topic routes: cached, refreshed on error and every 10 s.

@@ -1,0 +1,1 @@
+//! Queue choice: by ordering key, else round robin that avoids brokers in trouble.

@@ -1,0 +1,35 @@
+package interop;
+
+import java.util.Arrays;
+
+/**
+ * Command-line programs on the unmodified Apache RocketMQ Java client. Each prints one JSON object a line on standard
+ * output; the tests read those lines and judge. Logs of the client go to files under the working directory.
+ *
+ * <pre>
+ * produce --namesrv A --topic T [--mode sync|async|oneway|batch] [--count N] [--first N] [--size B] [--batch N]
+ *         [--tags a,b] [--keys prefix] [--prop name=value]... [--body base64]
+ * consume --namesrv A --topic T --group G [--tags expr] [--expect N] [--timeout s] [--settle ms] [--threads N]
+ *         [--batch N] [--max-reconsume N] [--fail always|first] [--delay-level N]
+ * admin   ARGS of mqadmin
+ * </pre>
+ */
+public final class Main {
+    private Main() {
+    }
+
+    public static void main(String[] args) throws Exception {
+        String command = args.length == 0 ? "" : args[0];
+        String[] rest = args.length == 0 ? args : Arrays.copyOfRange(args, 1, args.length);
+        switch (command) {
+            case "produce" -> Produce.run(new Options(rest));
+            case "consume" -> Consume.run(new Options(rest));
+            case "admin" -> org.apache.rocketmq.tools.command.MQAdminStartup.main(rest);
+            default -> {
+                System.err.println("usage: produce|consume|admin ...");
+                System.exit(2);
+            }
+        }
+        System.exit(0);
+    }
+}

@@ -1,0 +1,382 @@
+//! One group subscription of a socket: credit, in-flight bound, sequence and leases, as a pure state.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clock::Monotonic;
+use openapi::ws::{LeaseState, RequestId, SubscriptionState};
+use serde_json::value::RawValue;
+
+use super::frame::{SettleItem, SettleKind, Subscribe};
+
+/// Credit a client may have outstanding, messages.
+pub(super) const CREDIT_MAX: u64 = 10_000;
+/// Messages in one frame, and in one pop.
+pub(super) const TURN_MESSAGES: u32 = 64;
+/// Bytes of messages in one frame and one pop; a larger message goes alone.
+pub(super) const TURN_BYTES: usize = 256 * 1024;
+const RENEW_RETRY: Duration = Duration::from_secs(1);
+const RETRY_MIN: Duration = Duration::from_millis(500);
+const RETRY_MAX: Duration = Duration::from_secs(8);
+
+/// A message popped for this subscription.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    pub(crate) receipt: Arc<str>,
+    /// The message object as the client gets it.
+    pub(crate) json: Box<RawValue>,
+    /// Body, bytes.
+    pub(crate) size: u64,
+    /// When it becomes visible again.
+    pub(crate) until: Monotonic,
+}
+
+/// Whether a pop makes sense, and what follows the last one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Being opened by the driver.
+    Opening,
+    /// A pop may be asked for.
+    Idle,
+    /// One is out for at most this many messages.
+    Popping(u32),
+    /// There was nothing; the driver reports an arrival.
+    Waiting,
+}
+
+#[derive(Debug)]
+struct Lease {
+    until: Monotonic,
+    renew_at: Monotonic,
+    /// No extension goes beyond this.
+    ends: Monotonic,
+    size: u64,
+    sent: bool,
+    extending: bool,
+}
+
+/// A settle request that waits until an earlier one with the same receipt is answered.
+#[derive(Debug)]
+pub(super) struct Deferred {
+    pub(super) id: Option<RequestId>,
+    pub(super) kind: SettleKind,
+    pub(super) items: Vec<SettleItem>,
+}
+
+/// Messages that go out in one frame.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub(super) seq: u64,
+    pub(super) credit: u32,
+    pub(super) receipts: Vec<Arc<str>>,
+    pub(super) items: Vec<Box<RawValue>>,
+}
+
+/// What `pop` to ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wish {
+    pub(super) max: u32,
+    pub(super) bytes: usize,
+}
+
+/// State of one subscription. `invisible` is settled once it is open.
+#[derive(Debug)]
+pub(super) struct Subscription {
+    pub(super) spec: Subscribe,
+    /// Answer `subscribe` with this.
+    pub(super) open_id: Option<RequestId>,
+    pub(super) phase: Phase,
+    pub(super) state: SubscriptionState,
+    pub(super) not_before: Monotonic,
+    /// Receipts of client requests that are not answered yet.
+    pub(super) busy: HashSet<Arc<str>>,
+    pub(super) deferred: VecDeque<Deferred>,
+    /// A refusal that can pass was reported and has not passed.
+    pub(super) complained: bool,
+    invisible: Duration,
+    credit: u64,
+    bytes: Option<u64>,
+    seq: u64,
+    leases: HashMap<Arc<str>, Lease>,
+    ready: VecDeque<Item>,
+    retry: Duration,
+    last_pop: Option<Monotonic>,
+    /// No lease needs a look before this; may be too early, never too late.
+    look_at: Option<Monotonic>,
+}
+
+impl Subscription {
+    pub(super) fn new(spec: Subscribe, open_id: Option<RequestId>, now: Monotonic) -> Self {
+        Self {
+            open_id,
+            phase: Phase::Opening,
+            state: SubscriptionState::Active,
+            not_before: now,
+            busy: HashSet::new(),
+            deferred: VecDeque::new(),
+            complained: false,
+            invisible: Duration::from_millis(spec.invisible_ms.unwrap_or(30_000)),
+            credit: spec.credit,
+            bytes: None,
+            seq: 0,
+            leases: HashMap::new(),
+            ready: VecDeque::new(),
+            retry: RETRY_MIN,
+            last_pop: None,
+            look_at: None,
+            spec,
+        }
+    }
+
+    /// Takes the group's invisible time, where none was asked for, and the adopted leases.
+    pub(super) fn opened(&mut self, invisible_ms: u64, adopted: &[Arc<str>], now: Monotonic) {
+        self.invisible = Duration::from_millis(invisible_ms);
+        self.phase = Phase::Idle;
+        let until = now + self.invisible;
+        for receipt in adopted {
+            self.hold(Arc::clone(receipt), until, 0, true, now);
+        }
+    }
+
+    pub(super) fn invisible_ms(&self) -> u64 {
+        u64::try_from(self.invisible.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Adds credit; false, and nothing added, where it would pass [`CREDIT_MAX`].
+    pub(super) fn grant(&mut self, messages: u64, bytes: Option<u64>) -> bool {
+        let credit = self.credit.saturating_add(messages);
+        if credit > CREDIT_MAX {
+            return false;
+        }
+        self.credit = credit;
+        if let Some(bytes) = bytes {
+            self.bytes = Some(self.bytes.unwrap_or(0).saturating_add(bytes));
+        }
+        true
+    }
+
+    /// Messages popped or in the client's hands and not settled.
+    pub(super) fn in_flight(&self) -> usize {
+        self.leases.len()
+    }
+
+    /// The pop to ask for now: never more than credit and the in-flight bound allow together with what is under way.
+    pub(super) fn wish(&self, now: Monotonic) -> Option<Wish> {
+        if self.phase != Phase::Idle || now < self.not_before {
+            return None;
+        }
+        let unsent = self.ready.len() as u64;
+        let room = u64::from(self.spec.max_in_flight).saturating_sub(self.leases.len() as u64);
+        let max = self.credit.saturating_sub(unsent).min(room).min(u64::from(TURN_MESSAGES));
+        let bytes = self.bytes_left().map_or(TURN_BYTES, |left| usize::try_from(left).unwrap_or(TURN_BYTES).min(TURN_BYTES));
+        let max = u32::try_from(max).unwrap_or(0);
+        (max > 0 && bytes > 0).then_some(Wish { max, bytes })
+    }
+
+    /// Byte budget less what is popped and unsent.
+    fn bytes_left(&self) -> Option<u64> {
+        self.bytes.map(|bytes| bytes.saturating_sub(self.ready.iter().map(|item| item.size).sum()))
+    }
+
+    /// Whether a pop would be asked for if its time had come.
+    pub(super) fn wants_later(&self) -> bool {
+        self.wish(self.not_before).is_some()
+    }
+
+    pub(super) fn popping(&mut self, max: u32, now: Monotonic) {
+        self.phase = Phase::Popping(max);
+        self.last_pop = Some(now);
+    }
+
+    /// Takes the messages of a pop; returns those beyond what was asked for.
+    pub(super) fn popped(&mut self, items: Vec<Item>, more: bool, now: Monotonic) -> Vec<Arc<str>> {
+        let Phase::Popping(max) = self.phase else {
+            return items.into_iter().map(|item| item.receipt).collect();
+        };
+        let (max, mut surplus) = (max as usize, Vec::new());
+        self.phase = if more || items.len() >= max { Phase::Idle } else { Phase::Waiting };
+        self.not_before = now;
+        self.retry = RETRY_MIN;
+        for (index, item) in items.into_iter().enumerate() {
+            if index >= max || self.leases.contains_key(&item.receipt) {
+                surplus.push(item.receipt);
+                continue;
+            }
+            self.hold(Arc::clone(&item.receipt), item.until, item.size, false, now);
+            self.ready.push_back(item);
+        }
+        surplus
+    }
+
+    /// Something may be deliverable; a pop follows at once, or `linger` after the last one.
+    pub(super) fn arrived(&mut self, now: Monotonic) {
+        if self.phase == Phase::Waiting {
+            self.phase = Phase::Idle;
+            let linger = Duration::from_millis(self.spec.linger_ms);
+            self.not_before = self.last_pop.map_or(now, |at| at + linger).max(now);
+        }
+    }
+
+    /// The pop failed or found the group paused: the next one waits, longer each time.
+    pub(super) fn retry_later(&mut self, now: Monotonic) {
+        self.phase = Phase::Idle;
+        self.not_before = now + self.retry;
+        self.retry = (self.retry * 2).min(RETRY_MAX);
+    }
+
+    /// The next frame of messages, where there are any the credit covers.
+    pub(super) fn turn(&mut self, now: Monotonic) -> Option<Turn> {
+        let mut turn = Turn { seq: self.seq + 1, credit: 0, receipts: Vec::new(), items: Vec::new() };
+        let mut size = 0;
+        while let Some(item) = self.ready.front() {
+            if !self.leases.contains_key(&item.receipt) {
+                self.ready.pop_front();
+                continue;
+            }
+            let alone = self.leases.values().all(|lease| !lease.sent);
+            let fits = self.bytes.is_none_or(|left| item.size <= left || (left > 0 && alone));
+            let full = turn.items.len() >= TURN_MESSAGES as usize || (size > 0 && size + item.json.get().len() > TURN_BYTES);
+            if self.credit == 0 || full || !fits {
+                break;
+            }
+            let Some(item) = self.ready.pop_front() else { break };
+            size += item.json.get().len();
+            self.credit -= 1;
+            self.bytes = self.bytes.map(|left| left.saturating_sub(item.size));
+            let max_processing = Duration::from_millis(self.spec.max_processing_ms);
+            if let Some(lease) = self.leases.get_mut(&item.receipt) {
+                lease.sent = true;
+                lease.ends = now + max_processing;
+            }
+            turn.receipts.push(item.receipt);
+            turn.items.push(item.json);
+        }
+        if turn.items.is_empty() {
+            return None;
+        }
+        self.seq = turn.seq;
+        turn.credit = u32::try_from(self.credit).unwrap_or(u32::MAX);
+        Some(turn)
+    }
+
+    /// Encoded bytes of the message that would go out next.
+    pub(super) fn next_size(&self) -> Option<usize> {
+        self.ready.front().map(|item| item.json.get().len())
+    }
+
+    fn hold(&mut self, receipt: Arc<str>, until: Monotonic, size: u64, sent: bool, now: Monotonic) {
+        let ends = now + Duration::from_millis(self.spec.max_processing_ms);
+        let renew_at = self.renewal(now, until);
+        let lease = Lease { until, renew_at, ends, size, sent, extending: false };
+        self.look(if self.spec.auto_extend { renew_at } else { until });
+        self.leases.insert(receipt, lease);
+    }
+
+    fn renewal(&self, now: Monotonic, until: Monotonic) -> Monotonic {
+        now + (until.max(now) - now) * 2 / 3
+    }
+
+    fn look(&mut self, at: Monotonic) {
+        self.look_at = Some(self.look_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    /// When [`Self::due`] wants to be asked again.
+    pub(super) fn look_at(&self) -> Option<Monotonic> {
+        self.look_at
+    }
+
+    /// Leases to extend now, and those that ended unsettled; the latter are forgotten.
+    pub(super) fn due(&mut self, now: Monotonic) -> (Vec<SettleItem>, Vec<(Arc<str>, LeaseState)>) {
+        let (mut extend, mut ended) = (Vec::new(), Vec::new());
+        if self.look_at.is_none_or(|at| now < at) {
+            return (extend, ended);
+        }
+        let mut next: Option<Monotonic> = None;
+        for (receipt, lease) in &mut self.leases {
+            let processing_over = self.spec.auto_extend && lease.until >= lease.ends;
+            if now >= lease.until && !self.busy.contains(receipt) && !lease.extending {
+                ended.push((Arc::clone(receipt), if processing_over { LeaseState::Limit } else { LeaseState::Expired }, lease.sent));
+                continue;
+            }
+            let renews = self.spec.auto_extend && !processing_over && !lease.extending && !self.busy.contains(receipt);
+            if renews && now >= lease.renew_at {
+                let span = self.invisible.min(lease.ends - now).max(Duration::from_secs(1));
+                lease.extending = true;
+                let invisible_ms = u64::try_from(span.as_millis()).ok();
+                extend.push(SettleItem { invisible_ms, ..SettleItem::bare(Arc::clone(receipt)) });
+                continue;
+            }
+            let at = if renews { lease.renew_at.min(lease.until) } else { lease.until };
+            // A receipt with an answer outstanding is looked at again with that answer.
+            if at > now {
+                next = Some(next.map_or(at, |earlier| earlier.min(at)));
+            }
+        }
+        self.look_at = next;
+        ended.iter().for_each(|(receipt, ..)| self.forget(receipt));
+        let told = ended.into_iter().filter(|(.., sent)| *sent).map(|(receipt, state, _)| (receipt, state));
+        (extend, told.collect())
+    }
+
+    /// An extension, by the gateway or by the client, was answered: visible in `visible_ms` from now.
+    pub(super) fn extended(&mut self, receipt: &Arc<str>, visible_ms: u64, now: Monotonic) {
+        let until = now + Duration::from_millis(visible_ms);
+        let renew_at = self.renewal(now, until);
+        if let Some(lease) = self.leases.get_mut(receipt) {
+            lease.until = until;
+            lease.renew_at = renew_at;
+            lease.extending = false;
+            self.look(renew_at);
+        }
+    }
+
+    /// An extension was not possible now; it is tried again while the lease lives.
+    pub(super) fn not_extended(&mut self, receipt: &Arc<str>, now: Monotonic) {
+        if let Some(lease) = self.leases.get_mut(receipt) {
+            lease.extending = false;
+            lease.renew_at = now + RENEW_RETRY;
+            let at = lease.renew_at.min(lease.until).max(now);
+            self.look(at);
+        }
+    }
+
+    /// The lease is looked at again now that no request about it is outstanding.
+    pub(super) fn look_again(&mut self, receipt: &Arc<str>) {
+        if let Some(at) = self.leases.get(receipt).map(|lease| lease.renew_at.min(lease.until)) {
+            self.look(at);
+        }
+    }
+
+    /// The lease is over or in other hands; true where the client held it.
+    pub(super) fn forget(&mut self, receipt: &Arc<str>) -> bool {
+        self.leases.remove(receipt).is_some_and(|lease| lease.sent)
+    }
+
+    /// Gives up every lease that no outstanding request is about: (delivered, unsent).
+    /// `unwritten` are receipts in frames that never reached the socket.
+    pub(super) fn give_up(&mut self, unwritten: &HashSet<Arc<str>>) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
+        self.ready.clear();
+        let deferred: HashSet<&Arc<str>> = self.deferred.iter().flat_map(|request| request.items.iter().map(|item| &item.receipt)).collect();
+        let (mut delivered, mut unsent) = (Vec::new(), Vec::new());
+        for (receipt, lease) in self.leases.drain() {
+            if self.busy.contains(&receipt) || deferred.contains(&receipt) {
+                continue;
+            }
+            let list = if lease.sent && !unwritten.contains(&receipt) { &mut delivered } else { &mut unsent };
+            list.push(receipt);
+        }
+        (delivered, unsent)
+    }
+
+    /// Popped messages that were not put into a frame yet, taken back (drain).
+    pub(super) fn take_unsent(&mut self) -> Vec<Arc<str>> {
+        let unsent: Vec<Arc<str>> = self.ready.drain(..).map(|item| item.receipt).collect();
+        unsent.into_iter().filter(|receipt| self.leases.remove(receipt).is_some()).collect()
+    }
+
+    /// Total body bytes in flight, for tests and logs.
+    pub(super) fn in_flight_bytes(&self) -> u64 {
+        self.leases.values().map(|lease| lease.size).sum()
+    }
+}

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use openapi::ws::RequestId;
 use serde_json::value::RawValue;
 
+use crate::render::BodyFormat;
+
 use super::fields::{FieldFault, Fields, read_text, shortened};
 
 /// Receipts in one `ack`, `nack` or `extend`.
@@ -91,15 +93,6 @@ pub(crate) struct Subscribe {
     pub(crate) resume_window_ms: u64,
     /// Receipts of an earlier socket to go on with.
     pub(crate) resume: Vec<String>,
-}
-
-/// How bodies are written into messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BodyFormat {
-    Auto,
-    Base64,
-    Text,
-    None,
 }
 
 /// A message to store.
@@ -238,12 +231,9 @@ fn read_subscribe(fields: &Fields<'_>) -> Result<Op, FieldFault> {
             }
         }
     };
-    let body_format = match fields.text("bodyFormat")?.as_deref() {
-        None | Some("auto") => BodyFormat::Auto,
-        Some("base64") => BodyFormat::Base64,
-        Some("text") => BodyFormat::Text,
-        Some("none") => BodyFormat::None,
-        Some(_) => return Err(FieldFault::invalid("bodyFormat", "\"auto\", \"base64\", \"text\" or \"none\"")),
+    let body_format = match fields.text("bodyFormat")? {
+        None => BodyFormat::Auto,
+        Some(name) => BodyFormat::parse(&name).ok_or_else(|| FieldFault::invalid("bodyFormat", "\"auto\", \"base64\", \"text\" or \"none\""))?,
     };
     let max_in_flight = fields.number("maxInFlight", 1..=u64::from(IN_FLIGHT_MAX))?.and_then(|n| u32::try_from(n).ok());
     Ok(Op::Subscribe(Box::new(Subscribe {

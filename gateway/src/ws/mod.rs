@@ -1,4 +1,21 @@
 //! The socket protocol `mq.v1.json`.
+//!
+//! ```text
+//!  upgrade   HTTP request -> socket: subprotocol, limits
+//!  driver    one task a socket: frames and answers in, actions carried out
+//!  session   pure machine of a socket (requests, answers, heartbeat beside it)
+//!  subscription  pure state of a subscription: credit, in-flight bound, leases
+//!  frame     client frames, read strictly (fields: one object)
+//! ```
+
+mod action;
+mod answers;
+mod fields;
+mod frame;
+mod heartbeat;
+mod requests;
+mod session;
+mod subscription;
 
 use crate::error::ApiError;
 use crate::state::AppState;

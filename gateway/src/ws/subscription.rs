@@ -8,6 +8,7 @@ use clock::Monotonic;
 use openapi::ws::{LeaseState, RequestId, SubscriptionState};
 use serde_json::value::RawValue;
 
+use super::action::Target;
 use super::frame::{SettleItem, SettleKind, Subscribe};
 
 /// Credit a client may have outstanding, messages.
@@ -83,6 +84,7 @@ pub(super) struct Wish {
 /// State of one subscription. `invisible` is settled once it is open.
 #[derive(Debug)]
 pub(super) struct Subscription {
+    pub(super) target: Arc<Target>,
     pub(super) spec: Subscribe,
     /// Answer `subscribe` with this.
     pub(super) open_id: Option<RequestId>,
@@ -109,6 +111,7 @@ pub(super) struct Subscription {
 impl Subscription {
     pub(super) fn new(spec: Subscribe, open_id: Option<RequestId>, now: Monotonic) -> Self {
         Self {
+            target: Arc::new(Target { ns: spec.ns.clone(), group: spec.group.clone() }),
             open_id,
             phase: Phase::Opening,
             state: SubscriptionState::Active,

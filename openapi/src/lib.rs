@@ -1,1 +1,3 @@
-//! Placeholder.
+//! Bodies of the REST and WebSocket API.
+
+pub mod ws;

@@ -52,7 +52,7 @@ pub enum OkBody {
         results: Box<RawValue>,
     },
     /// To `publish`: the members of the REST answer.
-    Published(#[schema(value_type = Object)] serde_json::Map<String, serde_json::Value>),
+    Published(std::collections::BTreeMap<String, serde_json::Value>),
     /// To `unsubscribe`.
     Unsubscribed {
         /// Leases given back.

@@ -27,7 +27,7 @@ pub(crate) enum Event {
     /// Answer to [`Action::Settle`]: as many, in the same order.
     Settled { token: u64, outcomes: Vec<Outcome> },
     /// Answer to [`Action::Publish`].
-    Published { token: u64, result: Result<serde_json::Map<String, serde_json::Value>, Refusal> },
+    Published { token: u64, result: Result<std::collections::BTreeMap<String, serde_json::Value>, Refusal> },
     /// Frames left the outbound queue for the socket.
     Written { bytes: usize, frames: usize },
     /// The gateway is going away.

@@ -178,7 +178,7 @@ impl Session {
         self.tell_ended(&name, ended);
     }
 
-    pub(super) fn published(&mut self, token: u64, result: Result<serde_json::Map<String, serde_json::Value>, Refusal>) {
+    pub(super) fn published(&mut self, token: u64, result: Result<std::collections::BTreeMap<String, serde_json::Value>, Refusal>) {
         let Some(Pending::Publish { id, lane }) = self.pending.remove(&token) else { return };
         match result {
             Ok(members) => self.succeed(id, OkBody::Published(members)),

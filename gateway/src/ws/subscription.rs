@@ -289,7 +289,7 @@ impl Subscription {
         self.look_at
     }
 
-    /// Leases to extend now, and those that ended unsettled; the latter are forgotten.
+    /// Leases to extend now, and those the client held that ended unsettled; what ended is forgotten.
     pub(super) fn due(&mut self, now: Monotonic) -> (Vec<SettleItem>, Vec<(Arc<str>, LeaseState)>) {
         let (mut extend, mut ended) = (Vec::new(), Vec::new());
         if self.look_at.is_none_or(|at| now < at) {
@@ -299,7 +299,7 @@ impl Subscription {
         for (receipt, lease) in &mut self.leases {
             let processing_over = self.spec.auto_extend && lease.until >= lease.ends;
             if now >= lease.until && !self.busy.contains(receipt) && !lease.extending {
-                ended.push((Arc::clone(receipt), if processing_over { LeaseState::Limit } else { LeaseState::Expired }, lease.sent));
+                ended.push((Arc::clone(receipt), if processing_over { LeaseState::Limit } else { LeaseState::Expired }));
                 continue;
             }
             let renews = self.spec.auto_extend && !processing_over && !lease.extending && !self.busy.contains(receipt);
@@ -317,9 +317,8 @@ impl Subscription {
             }
         }
         self.look_at = next;
-        ended.iter().for_each(|(receipt, ..)| self.forget(receipt));
-        let told = ended.into_iter().filter(|(.., sent)| *sent).map(|(receipt, state, _)| (receipt, state));
-        (extend, told.collect())
+        ended.retain(|(receipt, _)| self.forget(receipt));
+        (extend, ended)
     }
 
     /// An extension, by the gateway or by the client, was answered: visible in `visible_ms` from now.

@@ -1,0 +1,3 @@
+//! JSON bodies of requests and answers.
+
+pub mod gantry;

@@ -41,6 +41,20 @@ pub(crate) enum Ended {
     WriteStalled,
 }
 
+impl Ended {
+    fn log(&self, conn: &Connection) {
+        let (peer, id) = (conn.peer(), conn.id());
+        match self {
+            Self::ByPeer | Self::Closed | Self::Drained => tracing::trace!(%peer, id, why = ?self, "connection ended"),
+            Self::Idle => tracing::debug!(%peer, id, "idle connection closed"),
+            Self::Io(error) => tracing::debug!(%peer, id, %error, "connection broke"),
+            Self::BadFrame(error) => tracing::info!(%peer, id, %error, "connection closed for a bad frame"),
+            Self::FrameTooSlow => tracing::info!(%peer, id, "connection closed: a frame came too slowly"),
+            Self::WriteStalled => tracing::info!(%peer, id, "connection closed: the peer stopped reading"),
+        }
+    }
+}
+
 /// Owns the socket.
 pub(crate) struct Driver {
     conn: Arc<Connection>,
@@ -92,10 +106,7 @@ impl Driver {
             service.opened(&self.conn);
         }
         let ended = std::future::poll_fn(|cx| self.poll(cx)).await;
-        match &ended {
-            Ended::BadFrame(error) => tracing::debug!(peer = %self.conn.peer(), %error, "connection closed: bad frame"),
-            other => tracing::trace!(peer = %self.conn.peer(), why = ?other, "connection ended"),
-        }
+        ended.log(&self.conn);
         let Self { conn, service, stream, .. } = self;
         conn.finish();
         if matches!(ended, Ended::Drained) {

@@ -67,10 +67,6 @@ impl Pending {
         waiting.is_some_and(|caller| caller.send(answer).is_ok())
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.inner.lock().waiting.is_empty()
-    }
-
     /// Ends every wait; later ones are refused.
     pub(crate) fn close(&self) {
         let mut inner = self.inner.lock();

@@ -24,10 +24,6 @@ impl<'a> Cursor<'a> {
         Self { text, at: 0 }
     }
 
-    pub(crate) fn at(&self) -> usize {
-        self.at
-    }
-
     pub(crate) fn slice(&self, range: Range<usize>) -> &'a str {
         self.text.get(range).unwrap_or_default()
     }

@@ -9,9 +9,11 @@ use super::Value;
 
 /// What did not fit.
 #[derive(Debug)]
-pub(crate) struct Error(pub(crate) String);
+pub struct ShapeError(pub(crate) String);
 
-impl fmt::Display for Error {
+use ShapeError as Error;
+
+impl fmt::Display for ShapeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::WireError;
 
+pub use de::ShapeError;
 pub use value::Value;
 pub use write::KeyStyle;
 

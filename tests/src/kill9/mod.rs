@@ -1,0 +1,6 @@
+//! The kill -9 campaign: a load of sends, pops and acks on a broker that is killed and started again, and the oracle that
+//! judges what was answered against what is there.
+
+pub mod campaign;
+pub mod load;
+pub mod oracle;

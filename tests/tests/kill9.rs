@@ -1,0 +1,55 @@
+//! A broker killed with -9 at random moments under load keeps every promise it has answered.
+
+use std::time::Duration;
+
+use gantry_tests::kill9::campaign::{Plan, Report, Victim, run};
+use gantry_tests::wait::{SLOW, within};
+
+/// `GANTRY_KILLS` sets the number of kills (3; a campaign is 30), `GANTRY_KILL_RATE` the sends a second. With
+/// `GANTRY_KILLS` set, a load below 2,000 sends, deliveries and acks a second fails too.
+fn plan(victim: Victim, flush: &'static str) -> Plan {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u32>().unwrap());
+    let rate = number("GANTRY_KILL_RATE").unwrap_or(1000);
+    Plan {
+        victim,
+        flush,
+        kills: number("GANTRY_KILLS").unwrap_or(3),
+        between: (Duration::from_millis(600), Duration::from_millis(3000)),
+        native_rate: rate * 4 / 5,
+        rest_rate: rate / 5,
+        seed: u64::from(std::process::id()) * 7919,
+    }
+}
+
+fn judge(plan: &Plan) {
+    let dir = tempfile::tempdir().unwrap();
+    let limit = SLOW.max(Duration::from_secs(180) + 6 * plan.kills * Duration::from_secs(1));
+    within(limit, async {
+        let report: Report = run(plan, dir.path()).await.unwrap();
+        let (sends, deliveries, acks) = report.rates();
+        println!(
+            "{} kills of {:?}, {} flush, seed {}: {} sends answered, {} deliveries, {} acks in {:.1} s \
+             ({sends:.0}, {deliveries:.0}, {acks:.0} a second), slowest start {:?}",
+            plan.kills, plan.victim, plan.flush, plan.seed, report.sends, report.deliveries, report.acks,
+            report.lasted.as_secs_f64(), report.slowest_start
+        );
+        let shown: Vec<_> = report.faults.iter().take(20).collect();
+        assert!(report.faults.is_empty(), "{} broken promises, such as {shown:#?}", report.faults.len());
+        assert!(report.sends > 0 && report.deliveries > 0 && report.acks > 0, "nothing happened: {report:?}");
+        if std::env::var_os("GANTRY_KILLS").is_some() {
+            assert!(sends + deliveries + acks >= 6000.0, "the load was below 2,000 a second each");
+        }
+    });
+}
+
+/// Everything in one process, each answered send flushed.
+#[test]
+fn killed_process_under_sync_flush_keeps_its_promises() {
+    judge(&plan(Victim::Up, "sync"));
+}
+
+/// A process kill takes no page cache with it, so async flush promises the same here.
+#[test]
+fn killed_broker_under_async_flush_keeps_its_promises() {
+    judge(&plan(Victim::Broker, "async"));
+}

@@ -3,5 +3,7 @@
 mod group;
 mod names;
 mod offsets;
+#[allow(dead_code, reason = "wired step by step")]
+pub mod pop;
 mod topic;
 mod version;

@@ -1,0 +1,27 @@
+//! Leases on messages: pop, settle, put back. The pure state and the ways in and out of it.
+//!
+//! ```text
+//!             pop            ack
+//!  queue ──────────▶ leased ──────▶ done
+//!    ▲                 │ nack, time over
+//!    └── retry topic ◀─┴─▶ dead letter topic
+//! ```
+//!
+//! Every fact is a record of the commit log before it is answered or acted on, and the state is nothing but the sum of
+//! these records ([`apply`]): a pop is one check point record per queue, a settlement one record per request, a put-back
+//! or a dead letter the stored message itself with the property `__LEASE`. Append and apply happen under the lock of
+//! the queue, so each state knows the log position up to which it is complete, and replay may start anywhere before.
+
+pub mod apply;
+pub mod lease;
+pub mod names;
+pub mod policy;
+pub mod queue;
+pub mod record;
+pub mod replay;
+pub mod settle;
+pub mod snapshot;
+pub mod table;
+pub mod tombs;
+#[cfg(test)]
+mod model_test;

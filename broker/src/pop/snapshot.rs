@@ -1,0 +1,169 @@
+//! The state of all queues as one JSON text, with the log position replay has to start from.
+
+use serde::{Deserialize, Serialize};
+
+use super::lease::{DeadCause, Fault, Hold, Lease, LeaseId};
+use super::queue::QueueState;
+use super::tombs::{Ended, Horizon, Tomb};
+
+/// Version of the file; another is refused.
+const FORMAT: u32 = 1;
+
+/// A whole snapshot.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Snapshot {
+    format: u32,
+    /// Start-up epoch the writer ran in.
+    pub epoch: u16,
+    /// Replay from here: the log's end, read before the first queue was copied.
+    pub replay_from: u64,
+    /// The queues.
+    pub queues: Vec<QueueSnapshot>,
+}
+
+/// One queue of one group.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueSnapshot {
+    /// Consumer group.
+    pub group: String,
+    /// Topic of the queue.
+    pub topic: String,
+    /// Queue id.
+    pub queue_id: i32,
+    next: u64,
+    applied: u64,
+    last_pop_time: i64,
+    horizon: (u64, i64),
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    detached: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    in_flight: Vec<LeaseSnapshot>,
+    /// offset, lease, pop time, how, when
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tombs: Vec<(u64, u64, i64, u8, i64)>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct LeaseSnapshot {
+    o: u64,
+    id: u64,
+    pt: i64,
+    at: i64,
+    a: u32,
+    so: u64,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    h: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fa: Option<i64>,
+}
+
+impl Snapshot {
+    /// A snapshot to be filled.
+    pub fn new(epoch: u16, replay_from: u64) -> Self {
+        Snapshot { format: FORMAT, epoch, replay_from, queues: Vec::new() }
+    }
+
+    /// The text of the file.
+    ///
+    /// # Errors
+    /// Only what JSON encoding itself reports.
+    pub fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
+        serde_json::to_vec(self)
+    }
+
+    /// Reads the text of the file. `None` when it is damaged or of another format: the log tells it all again.
+    pub fn decode(text: &[u8]) -> Option<Self> {
+        serde_json::from_slice::<Snapshot>(text).ok().filter(|snapshot| snapshot.format == FORMAT)
+    }
+}
+
+impl QueueSnapshot {
+    /// Copies a queue.
+    pub fn take(group: &str, topic: &str, queue_id: i32, state: &QueueState) -> Self {
+        let horizon = state.tombs.horizon();
+        let tomb = |tomb: &Tomb| (tomb.offset, tomb.id.0, tomb.pop_time_ms, ended_code(tomb.ended), tomb.at_ms);
+        QueueSnapshot {
+            group: group.to_owned(),
+            topic: topic.to_owned(),
+            queue_id,
+            next: state.next,
+            applied: state.applied,
+            last_pop_time: state.last_pop_time_ms,
+            horizon: (horizon.id.0, horizon.pop_time_ms),
+            detached: state.detached,
+            in_flight: state.in_flight().map(|(offset, lease)| lease_out(offset, lease)).collect(),
+            tombs: state.tombs.iter().map(tomb).collect(),
+        }
+    }
+
+    /// The queue as it was copied.
+    pub fn restore(&self) -> QueueState {
+        let horizon = Horizon { id: LeaseId(self.horizon.0), pop_time_ms: self.horizon.1 };
+        let mut state = QueueState::new(self.next, horizon, self.applied);
+        state.last_pop_time_ms = self.last_pop_time;
+        state.detached = self.detached;
+        for entry in &self.in_flight {
+            state.insert(entry.o, lease_in(entry));
+        }
+        for &(offset, id, pop_time_ms, ended, at_ms) in &self.tombs {
+            state.tombs.bury(Tomb { offset, id: LeaseId(id), pop_time_ms, ended: ended_of(ended), at_ms });
+        }
+        state
+    }
+}
+
+fn lease_out(offset: u64, lease: &Lease) -> LeaseSnapshot {
+    let (h, fault) = match &lease.hold {
+        Hold::Held => ("", None),
+        Hold::Nacked(fault) => ("n", Some(fault)),
+        Hold::Suspended => ("s", None),
+        Hold::Dead(DeadCause::MaxAttempts, fault) => ("m", Some(fault)),
+        Hold::Dead(DeadCause::Rejected, fault) => ("r", Some(fault)),
+    };
+    LeaseSnapshot {
+        o: offset,
+        id: lease.id.0,
+        pt: lease.pop_time_ms,
+        at: lease.visible_at_ms,
+        a: lease.attempt,
+        so: lease.start,
+        h: h.to_owned(),
+        code: fault.and_then(|fault| fault.code.clone()),
+        reason: fault.and_then(|fault| fault.reason.clone()),
+        fa: fault.map(|fault| fault.at_ms),
+    }
+}
+
+fn lease_in(entry: &LeaseSnapshot) -> Lease {
+    let fault = || Box::new(Fault { code: entry.code.clone(), reason: entry.reason.clone(), at_ms: entry.fa.unwrap_or_default() });
+    let hold = match entry.h.as_str() {
+        "n" => Hold::Nacked(fault()),
+        "s" => Hold::Suspended,
+        "m" => Hold::Dead(DeadCause::MaxAttempts, fault()),
+        "r" => Hold::Dead(DeadCause::Rejected, fault()),
+        _ => Hold::Held,
+    };
+    Lease { id: LeaseId(entry.id), pop_time_ms: entry.pt, visible_at_ms: entry.at, attempt: entry.a, start: entry.so, hold }
+}
+
+fn ended_code(ended: Ended) -> u8 {
+    match ended {
+        Ended::Acked => 0,
+        Ended::Returned => 1,
+        Ended::Dead => 2,
+    }
+}
+
+fn ended_of(code: u8) -> Ended {
+    match code {
+        0 => Ended::Acked,
+        2 => Ended::Dead,
+        _ => Ended::Returned,
+    }
+}

@@ -1,0 +1,229 @@
+//! All queues that groups have leases or positions in: found by name, locked one by one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+use super::apply::{self, Event};
+use super::queue::QueueState;
+use super::snapshot::{QueueSnapshot, Snapshot};
+
+/// Most (group, topic, queue) states on one broker; beyond it pops of further queues are refused.
+pub const STATES_MAX: usize = 200_000;
+
+/// Names one state. Ordered, so that several are always locked in one order.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueKey {
+    /// Consumer group.
+    pub group: Arc<str>,
+    /// Topic of the queue, a retry topic for retries.
+    pub topic: Arc<str>,
+    /// Queue id.
+    pub queue_id: i32,
+}
+
+/// One state and its lock.
+#[derive(Debug)]
+pub struct Slot {
+    /// Its name.
+    pub key: QueueKey,
+    held: Arc<AtomicI64>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: QueueState,
+    /// Taken out of the table: a pop that still has the slot must look again.
+    forgotten: bool,
+}
+
+/// The state of a slot, locked. Changed through [`Locked::apply`] only.
+#[derive(Debug)]
+pub struct Locked<'a> {
+    slot: &'a Slot,
+    inner: MutexGuard<'a, Inner>,
+}
+
+impl Slot {
+    /// Locks the state; `None` when it was forgotten meanwhile.
+    pub fn lock(&self) -> Option<Locked<'_>> {
+        let inner = self.inner.lock();
+        (!inner.forgotten).then_some(Locked { slot: self, inner })
+    }
+}
+
+impl Locked<'_> {
+    /// The state.
+    pub fn state(&self) -> &QueueState {
+        &self.inner.state
+    }
+
+    /// Applies the record at `position`; whether the queue's next deadline became earlier.
+    pub fn apply(&mut self, position: u64, event: &Event) -> bool {
+        let effect = apply::apply(&mut self.inner.state, position, event);
+        if effect.held != 0 {
+            self.slot.held.fetch_add(effect.held, Ordering::Relaxed);
+        }
+        effect.sooner
+    }
+
+    /// See [`QueueState::skip_to`].
+    pub fn skip_to(&mut self, next: u64) {
+        self.inner.state.skip_to(next);
+    }
+
+    /// Notes what was put in the group's offset table.
+    pub fn set_mirrored(&mut self, next: u64) {
+        self.inner.state.mirrored = Some(next);
+        self.inner.state.detached = false;
+    }
+
+    /// Notes that somebody else moved the group's offset.
+    pub fn set_detached(&mut self) {
+        self.inner.state.detached = true;
+    }
+}
+
+type Topics = HashMap<Arc<str>, HashMap<i32, Arc<Slot>>>;
+
+#[derive(Debug)]
+struct Group {
+    held: Arc<AtomicI64>,
+    topics: Topics,
+}
+
+/// The table.
+#[derive(Debug, Default)]
+pub struct Table {
+    groups: RwLock<HashMap<Arc<str>, Group>>,
+    states: AtomicUsize,
+}
+
+impl Table {
+    /// The state's slot, if there is one.
+    pub fn get(&self, group: &str, topic: &str, queue_id: i32) -> Option<Arc<Slot>> {
+        self.groups.read().get(group)?.topics.get(topic)?.get(&queue_id).cloned()
+    }
+
+    /// The state's slot, made by `create` when there is none; `None` when the table is full.
+    pub fn get_or_create(&self, group: &str, topic: &str, queue_id: i32, create: impl FnOnce() -> QueueState) -> Option<Arc<Slot>> {
+        if let Some(slot) = self.get(group, topic, queue_id) {
+            return Some(slot);
+        }
+        let state = create();
+        let mut groups = self.groups.write();
+        Self::place(&mut groups, &self.states, group, topic, queue_id, state)
+    }
+
+    /// Puts a state in place of whatever is there (start-up).
+    pub fn insert(&self, group: &str, topic: &str, queue_id: i32, state: QueueState) {
+        let mut groups = self.groups.write();
+        Self::place(&mut groups, &self.states, group, topic, queue_id, state);
+    }
+
+    fn place(
+        groups: &mut HashMap<Arc<str>, Group>,
+        states: &AtomicUsize,
+        group: &str,
+        topic: &str,
+        queue_id: i32,
+        state: QueueState,
+    ) -> Option<Arc<Slot>> {
+        let known = groups.get(group).and_then(|entry| entry.topics.get(topic)).and_then(|queues| queues.get(&queue_id));
+        if let Some(slot) = known {
+            return Some(slot.clone());
+        }
+        if states.load(Ordering::Relaxed) >= STATES_MAX {
+            return None;
+        }
+        let name: Arc<str> = groups.get_key_value(group).map_or_else(|| group.into(), |(name, _)| name.clone());
+        let entry = groups.entry(name.clone()).or_insert_with(|| Group { held: Arc::default(), topics: HashMap::new() });
+        let topic_name: Arc<str> = entry.topics.get_key_value(topic).map_or_else(|| topic.into(), |(name, _)| name.clone());
+        entry.held.fetch_add(state.held(), Ordering::Relaxed);
+        let slot = Arc::new(Slot {
+            key: QueueKey { group: name, topic: topic_name.clone(), queue_id },
+            held: entry.held.clone(),
+            inner: Mutex::new(Inner { state, forgotten: false }),
+        });
+        entry.topics.entry(topic_name).or_default().insert(queue_id, slot.clone());
+        states.fetch_add(1, Ordering::Relaxed);
+        Some(slot)
+    }
+
+    /// Leases that consumers of the group hold on this broker.
+    pub fn held(&self, group: &str) -> u64 {
+        let held = self.groups.read().get(group).map_or(0, |entry| entry.held.load(Ordering::Relaxed));
+        u64::try_from(held).unwrap_or(0)
+    }
+
+    /// All slots of a group.
+    pub fn of_group(&self, group: &str) -> Vec<Arc<Slot>> {
+        self.groups.read().get(group).map(|entry| entry.topics.values().flat_map(|queues| queues.values().cloned()).collect()).unwrap_or_default()
+    }
+
+    /// All slots, ordered by name.
+    pub fn all(&self) -> Vec<Arc<Slot>> {
+        let groups = self.groups.read();
+        let mut slots: Vec<Arc<Slot>> =
+            groups.values().flat_map(|entry| entry.topics.values()).flat_map(|queues| queues.values().cloned()).collect();
+        drop(groups);
+        slots.sort_by(|a, b| a.key.cmp(&b.key));
+        slots
+    }
+
+    /// How many states there are.
+    pub fn len(&self) -> usize {
+        self.states.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets the states that `matches` and that contain no record at or after `position`.
+    pub fn forget(&self, position: u64, matches: impl Fn(&QueueKey) -> bool) -> usize {
+        let mut groups = self.groups.write();
+        let mut forgotten = 0;
+        for entry in groups.values_mut() {
+            for queues in entry.topics.values_mut() {
+                queues.retain(|_, slot| {
+                    let mut inner = slot.inner.lock();
+                    if inner.state.applied > position || !matches(&slot.key) {
+                        return true;
+                    }
+                    inner.forgotten = true;
+                    entry.held.fetch_sub(inner.state.held(), Ordering::Relaxed);
+                    forgotten += 1;
+                    false
+                });
+            }
+            entry.topics.retain(|_, queues| !queues.is_empty());
+        }
+        groups.retain(|_, entry| !entry.topics.is_empty());
+        self.states.fetch_sub(forgotten, Ordering::Relaxed);
+        forgotten
+    }
+
+    /// Copies every state, one lock at a time. `replay_from` must have been read from the log before.
+    pub fn snapshot(&self, epoch: u16, replay_from: u64) -> Snapshot {
+        let mut snapshot = Snapshot::new(epoch, replay_from);
+        for slot in self.all() {
+            if let Some(locked) = slot.lock() {
+                let key = &slot.key;
+                snapshot.queues.push(QueueSnapshot::take(&key.group, &key.topic, key.queue_id, locked.state()));
+            }
+        }
+        snapshot
+    }
+}
+
+/// Whether a deletion of `group` and `topic` (either may be absent) takes `key` with it; the retry topics of the pair go
+/// too.
+pub fn is_forgotten_with(key: &QueueKey, group: Option<&str>, topic: Option<&str>) -> bool {
+    group.is_none_or(|group| *key.group == *group)
+        && topic.is_none_or(|topic| *key.topic == *topic || super::names::origin_of(&key.group, &key.topic) == Some(topic))
+}

@@ -208,6 +208,16 @@ impl ApiError {
         error
     }
 
+    /// `unknown_field` for all these names.
+    #[must_use]
+    pub fn unknown_fields(errors: Vec<FieldError>) -> Self {
+        let names: Vec<&str> = errors.iter().map(|e| e.pointer.as_str()).collect();
+        let hint = errors.first().map(|e| e.detail.clone()).unwrap_or_default();
+        let mut error = Self::new(Code::UnknownField, format!("unknown field {}: {hint}", names.join(", ")));
+        error.0.errors = errors;
+        error
+    }
+
     /// 501 for a part of the contract that is not built, naming it.
     #[must_use]
     pub fn not_implemented(what: impl Into<Cow<'static, str>>) -> Self {

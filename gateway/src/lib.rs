@@ -14,6 +14,7 @@ pub mod app;
 pub mod config;
 pub mod error;
 pub mod json;
+pub mod message;
 pub mod params;
 pub mod receipt;
 pub mod render;

@@ -19,7 +19,7 @@ pub enum Durability {
 /// A checked message, ready to be sent.
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
-    /// Set by [`Draft::new_id`]; a ULID.
+    /// A ULID; made by [`Upstream::send`] where it is empty.
     pub message_id: String,
     /// The stored bytes.
     pub body: Bytes,
@@ -37,6 +37,8 @@ pub struct Draft {
     pub durability: Option<Durability>,
     /// W3C trace context.
     pub traceparent: Option<String>,
+    /// A fixed queue: broker name and queue id (diagnostics).
+    pub queue: Option<(String, i32)>,
 }
 
 /// Where and how a message was stored.

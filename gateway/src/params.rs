@@ -1,1 +1,0 @@
-//! Parsing of names, durations, times and numbers of requests.

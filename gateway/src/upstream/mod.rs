@@ -7,7 +7,7 @@ pub mod routes;
 pub mod select;
 
 pub use consumer::{Delivery, Lease, Popped, PopRequest, SettleOp, SettleOutcome, SettleStatus, Settlement, Wake};
-pub use producer::{Draft, Sent};
+pub use producer::{Draft, Durability, Sent};
 
 use std::sync::Arc;
 

@@ -48,7 +48,7 @@ impl Session {
         let target = Arc::clone(&sub.target);
         let surplus = sub.popped(batch.items, batch.more, now);
         if batch.paused {
-            sub.retry_later(now);
+            sub.paused(now);
         }
         if sub.phase == Phase::Waiting {
             self.out.push(Action::Wait { sub: number });

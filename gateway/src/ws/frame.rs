@@ -5,7 +5,7 @@ use std::sync::Arc;
 use openapi::ws::RequestId;
 use serde_json::value::RawValue;
 
-use crate::render::BodyFormat;
+pub(crate) use crate::render::BodyFormat;
 
 use super::fields::{FieldFault, Fields, read_text, shortened};
 

@@ -17,6 +17,11 @@ mod requests;
 mod session;
 mod subscription;
 
+#[cfg(test)]
+mod frame_test;
+#[cfg(test)]
+mod session_test;
+
 use crate::error::ApiError;
 use crate::state::AppState;
 use axum::extract::State;

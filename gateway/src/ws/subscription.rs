@@ -18,6 +18,7 @@ pub(super) const TURN_MESSAGES: u32 = 64;
 /// Bytes of messages in one frame and one pop; a larger message goes alone.
 pub(super) const TURN_BYTES: usize = 256 * 1024;
 const RENEW_RETRY: Duration = Duration::from_secs(1);
+const PAUSE_LOOK: Duration = Duration::from_secs(1);
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(8);
 
@@ -52,7 +53,6 @@ struct Lease {
     renew_at: Monotonic,
     /// No extension goes beyond this.
     ends: Monotonic,
-    size: u64,
     sent: bool,
     extending: bool,
 }
@@ -138,7 +138,7 @@ impl Subscription {
         self.phase = Phase::Idle;
         let until = now + self.invisible;
         for receipt in adopted {
-            self.hold(Arc::clone(receipt), until, 0, true, now);
+            self.hold(Arc::clone(receipt), until, true, now);
         }
     }
 
@@ -206,7 +206,7 @@ impl Subscription {
                 surplus.push(item.receipt);
                 continue;
             }
-            self.hold(Arc::clone(&item.receipt), item.until, item.size, false, now);
+            self.hold(Arc::clone(&item.receipt), item.until, false, now);
             self.ready.push_back(item);
         }
         surplus
@@ -221,7 +221,13 @@ impl Subscription {
         }
     }
 
-    /// The pop failed or found the group paused: the next one waits, longer each time.
+    /// The group is paused: ask again in a while.
+    pub(super) fn paused(&mut self, now: Monotonic) {
+        self.phase = Phase::Idle;
+        self.not_before = now + PAUSE_LOOK;
+    }
+
+    /// The pop failed: the next one waits, longer each time.
     pub(super) fn retry_later(&mut self, now: Monotonic) {
         self.phase = Phase::Idle;
         self.not_before = now + self.retry;
@@ -268,10 +274,10 @@ impl Subscription {
         self.ready.front().map(|item| item.json.get().len())
     }
 
-    fn hold(&mut self, receipt: Arc<str>, until: Monotonic, size: u64, sent: bool, now: Monotonic) {
+    fn hold(&mut self, receipt: Arc<str>, until: Monotonic, sent: bool, now: Monotonic) {
         let ends = now + Duration::from_millis(self.spec.max_processing_ms);
         let renew_at = self.renewal(now, until);
-        let lease = Lease { until, renew_at, ends, size, sent, extending: false };
+        let lease = Lease { until, renew_at, ends, sent, extending: false };
         self.look(if self.spec.auto_extend { renew_at } else { until });
         self.leases.insert(receipt, lease);
     }
@@ -375,10 +381,5 @@ impl Subscription {
     pub(super) fn take_unsent(&mut self) -> Vec<Arc<str>> {
         let unsent: Vec<Arc<str>> = self.ready.drain(..).map(|item| item.receipt).collect();
         unsent.into_iter().filter(|receipt| self.leases.remove(receipt).is_some()).collect()
-    }
-
-    /// Total body bytes in flight, for tests and logs.
-    pub(super) fn in_flight_bytes(&self) -> u64 {
-        self.leases.values().map(|lease| lease.size).sum()
     }
 }

@@ -67,7 +67,7 @@ fn cuts_and_damage_are_errors() {
             assert!(RecordView::parse(&damaged).is_err() || at >= 8, "{at}");
         }
     }
-    *bytes.get_mut(97).unwrap() ^= 1;
+    *bytes.get_mut(101).unwrap() ^= 1;
     assert!(matches!(RecordView::parse_checked(&bytes), Err(WireError::Checksum { .. }) | Err(WireError::Malformed { .. })));
 }
 

@@ -79,23 +79,14 @@ pub enum Event {
     },
 }
 
-/// How an event moved the sums kept over queues.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Effect {
-    /// Leases held by consumers: change.
-    pub held: i64,
-    /// The queue's next deadline became earlier.
-    pub sooner: bool,
-}
-
-/// Applies the record at log `position`. A record the state already contains changes nothing, so that replay may start
-/// anywhere before the snapshot was taken.
-pub fn apply(state: &mut QueueState, position: u64, event: &Event) -> Effect {
+/// Applies the record at log `position` and says by how much the number of held leases changed. A record the state
+/// already contains changes nothing, so that replay may start anywhere before the snapshot was taken.
+pub fn apply(state: &mut QueueState, position: u64, event: &Event) -> i64 {
     if position < state.applied {
-        return Effect::default();
+        return 0;
     }
     state.applied = position.saturating_add(1);
-    let (held, due) = (state.held(), state.next_due_ms());
+    let held = state.held();
     match event {
         Event::Leased { id, start, next, pop_time_ms, invisible_ms, messages } => {
             let visible_at_ms = pop_time_ms.saturating_add_unsigned(*invisible_ms);
@@ -118,8 +109,7 @@ pub fn apply(state: &mut QueueState, position: u64, event: &Event) -> Effect {
             state.next = *next;
         }
     }
-    let now_due = state.next_due_ms();
-    Effect { held: state.held() - held, sooner: now_due.is_some_and(|ms| due.is_none_or(|before| ms < before)) }
+    state.held() - held
 }
 
 fn settle(state: &mut QueueState, at_ms: i64, change: &Change) {

@@ -32,7 +32,7 @@ impl LeaseId {
 pub enum Receipt {
     /// Lease id, from `leases` of a pop answer.
     Lease(LeaseId),
-    /// `popTime` (epoch ms) of `extraInfo`: unique in its queue.
+    /// `popTime` (epoch ms) of `extraInfo`: names one lease together with the offset.
     PopTime(i64),
 }
 
@@ -91,7 +91,7 @@ pub enum Hold {
 pub struct Lease {
     /// Stable over extensions.
     pub id: LeaseId,
-    /// When it was popped, epoch ms; unique per pop within its queue.
+    /// When it was popped, epoch ms.
     pub pop_time_ms: i64,
     /// When it is to be put back, epoch ms.
     pub visible_at_ms: i64,

@@ -19,9 +19,11 @@ pub mod policy;
 pub mod queue;
 pub mod record;
 pub mod replay;
+pub mod schedule;
 pub mod settle;
 pub mod snapshot;
 pub mod table;
 pub mod tombs;
+pub mod wait;
 #[cfg(test)]
 mod model_test;

@@ -34,7 +34,7 @@ impl QueueState {
         QueueState {
             next,
             applied,
-            last_pop_time_ms: horizon.pop_time_ms.saturating_sub(1),
+            last_pop_time_ms: horizon.pop_time_ms,
             tombs: Tombs::new(horizon),
             mirrored: None,
             detached: false,
@@ -49,9 +49,10 @@ impl QueueState {
         self.next = self.next.max(next);
     }
 
-    /// A pop time (epoch ms) at or after `now_ms` that no other pop of this queue has.
-    pub fn unique_pop_time_ms(&self, now_ms: i64) -> i64 {
-        now_ms.max(self.last_pop_time_ms.saturating_add(1))
+    /// The pop time of a pop at `now_ms`, epoch ms: never before that of an earlier pop, so that with its offset it names
+    /// one lease.
+    pub fn pop_time_ms(&self, now_ms: i64) -> i64 {
+        now_ms.max(self.last_pop_time_ms)
     }
 
     /// All offsets below are done with.

@@ -52,9 +52,11 @@ impl Replay {
         if let Event::Leased { id, .. } = &event.event {
             self.epoch = self.epoch.max(id.epoch());
         }
-        let epoch = self.epoch;
-        let fresh = || fresh_state(&event.event, epoch, position);
-        if let Some(slot) = self.table.get_or_create(group, &event.topic, event.queue_id, fresh)
+        let slot = match fresh_state(&event.event, self.epoch, position) {
+            Some(fresh) => self.table.get_or_create(group, &event.topic, event.queue_id, || fresh),
+            None => self.table.get(group, &event.topic, event.queue_id),
+        };
+        if let Some(slot) = slot
             && let Some(mut locked) = slot.lock()
         {
             locked.apply(position, &event.event);
@@ -67,13 +69,13 @@ impl Replay {
     }
 }
 
-/// A state that the log mentions before any snapshot had it: begins with that very record.
-fn fresh_state(event: &Event, epoch: u16, position: u64) -> QueueState {
+/// The state that begins with this very record, if the record is one that a state can begin with. Settlements and
+/// put-backs of a state that does not exist are about one that was deleted.
+fn fresh_state(event: &Event, epoch: u16, position: u64) -> Option<QueueState> {
     let horizon = match event {
         Event::Leased { id, pop_time_ms, .. } => Horizon { id: *id, pop_time_ms: *pop_time_ms },
-        Event::Settled { at_ms, .. } | Event::Returned { at_ms, .. } | Event::Positioned { at_ms, .. } => {
-            Horizon { id: LeaseId::new(epoch, position), pop_time_ms: *at_ms }
-        }
+        Event::Positioned { at_ms, .. } => Horizon { id: LeaseId::new(epoch, position), pop_time_ms: *at_ms },
+        Event::Settled { .. } | Event::Returned { .. } => return None,
     };
-    QueueState::new(0, horizon, position)
+    Some(QueueState::new(0, horizon, position))
 }

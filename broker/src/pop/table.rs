@@ -38,6 +38,8 @@ struct Inner {
     state: QueueState,
     /// Taken out of the table: a pop that still has the slot must look again.
     forgotten: bool,
+    /// Deadline (epoch ms) under which the queue stands in the schedule; `i64::MAX` when it does not.
+    scheduled_ms: i64,
 }
 
 /// The state of a slot, locked. Changed through [`Locked::apply`] only.
@@ -61,13 +63,36 @@ impl Locked<'_> {
         &self.inner.state
     }
 
-    /// Applies the record at `position`; whether the queue's next deadline became earlier.
-    pub fn apply(&mut self, position: u64, event: &Event) -> bool {
-        let effect = apply::apply(&mut self.inner.state, position, event);
-        if effect.held != 0 {
-            self.slot.held.fetch_add(effect.held, Ordering::Relaxed);
+    /// Applies the record at `position`. The answer is a deadline (epoch ms) to put in the schedule, if the queue's next
+    /// one came closer.
+    pub fn apply(&mut self, position: u64, event: &Event) -> Option<i64> {
+        let held = apply::apply(&mut self.inner.state, position, event);
+        if held != 0 {
+            self.slot.held.fetch_add(held, Ordering::Relaxed);
         }
-        effect.sooner
+        self.to_schedule()
+    }
+
+    /// A deadline to put in the schedule if it is earlier than the one that stands there.
+    pub fn to_schedule(&mut self) -> Option<i64> {
+        let due = self.inner.state.next_due_ms().filter(|&due| due < self.inner.scheduled_ms)?;
+        self.inner.scheduled_ms = due;
+        Some(due)
+    }
+
+    /// Takes the queue out of the schedule if it stands there under `due_ms`; otherwise that entry was replaced.
+    pub fn take_schedule(&mut self, due_ms: i64) -> bool {
+        let current = self.inner.scheduled_ms == due_ms;
+        if current {
+            self.inner.scheduled_ms = i64::MAX;
+        }
+        current
+    }
+
+    /// Keeps the queue out of the schedule until `retry_ms`, when its work could not be done; the deadline to schedule.
+    pub fn postpone(&mut self, retry_ms: i64) -> i64 {
+        self.inner.scheduled_ms = retry_ms;
+        retry_ms
     }
 
     /// See [`QueueState::skip_to`].
@@ -146,7 +171,7 @@ impl Table {
         let slot = Arc::new(Slot {
             key: QueueKey { group: name, topic: topic_name.clone(), queue_id },
             held: entry.held.clone(),
-            inner: Mutex::new(Inner { state, forgotten: false }),
+            inner: Mutex::new(Inner { state, forgotten: false, scheduled_ms: i64::MAX }),
         });
         entry.topics.entry(topic_name).or_default().insert(queue_id, slot.clone());
         states.fetch_add(1, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! Settings of a gateway.
 
+use crate::ws::WsConfig;
 use serde::{Deserialize, Serialize};
 
 /// Settings of a gateway process. Sizes are bytes, times milliseconds.
@@ -14,6 +15,8 @@ pub struct Config {
     pub allow_origin: String,
     /// Whether sends create topics and receives create groups.
     pub auto_create: bool,
+    /// Sockets.
+    pub ws: WsConfig,
 }
 
 impl Default for Config {
@@ -23,6 +26,7 @@ impl Default for Config {
             namesrv: "127.0.0.1:9876".into(),
             allow_origin: String::new(),
             auto_create: false,
+            ws: WsConfig::default(),
         }
     }
 }

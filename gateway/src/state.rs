@@ -3,6 +3,8 @@
 use crate::config::Config;
 use crate::receipt::ReceiptKeys;
 use crate::upstream::Upstream;
+use crate::ws::Sockets;
+use clock::Clock;
 use std::ops::Deref;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +21,10 @@ pub struct Parts {
     pub config: Config,
     /// Name of this gateway: header `Mq-Gateway`, member `gateway` of welcome.
     pub gateway_id: String,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Open sockets and their bound.
+    pub sockets: Sockets,
     /// Calls to name servers and brokers.
     pub upstream: Upstream,
     /// Signs and checks receipts.

@@ -10,17 +10,22 @@
 
 mod action;
 mod answers;
+mod config;
 mod fields;
 mod frame;
 mod heartbeat;
 mod requests;
 mod session;
+mod sockets;
 mod subscription;
 
 #[cfg(test)]
 mod frame_test;
 #[cfg(test)]
 mod session_test;
+
+pub use config::WsConfig;
+pub use sockets::Sockets;
 
 use crate::error::ApiError;
 use crate::state::AppState;

@@ -36,29 +36,46 @@ impl Gantry {
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let printed = Arc::new(Mutex::new(Vec::new()));
         let child = spawn(command, &args, dir, 1, &printed)?;
-        let mut gantry =
-            Gantry { command: command.to_owned(), args, dir: dir.to_owned(), child, addrs: BTreeMap::new(), printed, starts: 1 };
+        let mut gantry = Gantry {
+            command: command.to_owned(),
+            args,
+            dir: dir.to_owned(),
+            child,
+            addrs: BTreeMap::new(),
+            printed,
+            starts: 1,
+        };
         gantry.wait_ready()?;
         Ok(gantry)
     }
 
     /// `gantry up` on free loopback ports with its data under `dir`, and further arguments.
     pub fn up(dir: &Path, more: &[&str]) -> Result<Gantry> {
-        let mut args = vec!["--data", "data", "--http", "127.0.0.1:0", "--namesrv-listen", "127.0.0.1:0"];
+        let mut args = vec![
+            "--data",
+            "data",
+            "--http",
+            "127.0.0.1:0",
+            "--namesrv-listen",
+            "127.0.0.1:0",
+        ];
         args.extend(["--broker-listen", "127.0.0.1:0"]);
         args.extend(more);
         Gantry::start("up", &args, dir)
     }
 
-    /// The address bound for a role: `gateway`, `namesrv` or `broker`.
+    /// The address bound for a role, such as `gateway`, `namesrv` or `broker`.
     ///
     /// # Panics
-    /// When the process printed no such line.
+    /// When its ready file has no such role.
     #[expect(clippy::panic, reason = "ends a test")]
     pub fn addr(&self, role: &str) -> SocketAddr {
         match self.addrs.get(role) {
             Some(addr) => *addr,
-            None => panic!("{} printed no address for {role}, only {:?}", self.command, self.addrs),
+            None => panic!(
+                "{} told no address of {role}, only {:?}",
+                self.command, self.addrs
+            ),
         }
     }
 
@@ -112,7 +129,10 @@ impl Gantry {
                 return Ok(status);
             }
             if Instant::now() >= end {
-                bail!("{} did not end within {STOP_LIMIT:?} of SIGTERM", self.command);
+                bail!(
+                    "{} did not end within {STOP_LIMIT:?} of SIGTERM",
+                    self.command
+                );
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -128,7 +148,11 @@ impl Gantry {
         if self.alive() {
             bail!("{} still runs", self.command);
         }
-        for (flag, role) in [("--http", "gateway"), ("--namesrv-listen", "namesrv"), ("--broker-listen", "broker")] {
+        for (flag, role) in [
+            ("--http", "gateway"),
+            ("--namesrv-listen", "namesrv"),
+            ("--broker-listen", "broker"),
+        ] {
             self.pin(flag, role);
         }
         let own = self.command.clone();
@@ -136,7 +160,13 @@ impl Gantry {
         self.args.extend(more.iter().map(|arg| (*arg).to_owned()));
         self.starts += 1;
         self.printed = Arc::new(Mutex::new(Vec::new()));
-        self.child = spawn(&self.command, &self.args, &self.dir, self.starts, &self.printed)?;
+        self.child = spawn(
+            &self.command,
+            &self.args,
+            &self.dir,
+            self.starts,
+            &self.printed,
+        )?;
         self.wait_ready()
     }
 
@@ -152,23 +182,26 @@ impl Gantry {
     fn wait_ready(&mut self) -> Result<()> {
         let ready = ready_path(&self.dir, &self.command, self.starts);
         let end = Instant::now() + START_LIMIT;
-        while !ready.try_exists()? {
+        loop {
+            if let Some(addrs) = read_addresses(&ready) {
+                self.addrs = addrs;
+                return Ok(());
+            }
             if let Some(status) = self.child.try_wait()? {
-                bail!("gantry {} {:?} ended with {status}:\n{}", self.command, self.args, self.logged());
+                bail!(
+                    "gantry {} {:?} ended with {status}:\n{}",
+                    self.command,
+                    self.args,
+                    self.logged()
+                );
             }
             if Instant::now() >= end {
                 let _gone = self.kill9();
-                bail!("gantry {} was not ready within {START_LIMIT:?}:\n{}", self.command, self.logged());
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        // every "listening" line was printed before the ready file was written, but its reader may lag behind
-        let end = Instant::now() + Duration::from_secs(2);
-        loop {
-            self.addrs = addresses(&self.printed.lock());
-            let all = if self.command == "up" { 3 } else { 1 };
-            if self.addrs.len() >= all || Instant::now() >= end {
-                return Ok(());
+                bail!(
+                    "gantry {} was not ready within {START_LIMIT:?}:\n{}",
+                    self.command,
+                    self.logged()
+                );
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -200,15 +233,27 @@ pub fn binary() -> Result<PathBuf> {
         return Ok(PathBuf::from(path));
     }
     let test = std::env::current_exe()?;
-    let folder = test.parent().and_then(Path::parent).context("a test binary lies in target/PROFILE/deps")?;
+    let folder = test
+        .parent()
+        .and_then(Path::parent)
+        .context("a test binary lies in target/PROFILE/deps")?;
     let path = folder.join("gantry");
     if !path.try_exists()? {
-        bail!("{} is missing: run `cargo build --bin gantry` first, or scripts/test", path.display());
+        bail!(
+            "{} is missing: run `cargo build --bin gantry` first, or scripts/test",
+            path.display()
+        );
     }
     Ok(path)
 }
 
-fn spawn(command: &str, args: &[String], dir: &Path, start: u32, printed: &Arc<Mutex<Vec<String>>>) -> Result<Child> {
+fn spawn(
+    command: &str,
+    args: &[String],
+    dir: &Path,
+    start: u32,
+    printed: &Arc<Mutex<Vec<String>>>,
+) -> Result<Child> {
     let log = File::create(log_path(dir, command, start))?;
     let mut child = Command::new(binary()?)
         .arg(command)
@@ -224,7 +269,10 @@ fn spawn(command: &str, args: &[String], dir: &Path, start: u32, printed: &Arc<M
     let stdout = child.stdout.take().context("stdout is piped")?;
     let printed = Arc::clone(printed);
     std::thread::spawn(move || {
-        for line in BufReader::new(stdout).lines().map_while(std::io::Result::ok) {
+        for line in BufReader::new(stdout)
+            .lines()
+            .map_while(std::io::Result::ok)
+        {
             printed.lock().push(line);
         }
     });
@@ -239,28 +287,12 @@ fn ready_path(dir: &Path, command: &str, start: u32) -> PathBuf {
     dir.join(format!("{command}.{start}.ready"))
 }
 
-/// `listening role=gateway addr=127.0.0.1:8080` → gateway: 127.0.0.1:8080
-fn addresses(lines: &[String]) -> BTreeMap<String, SocketAddr> {
-    let mut found = BTreeMap::new();
-    for line in lines {
-        let Some(fields) = line.strip_prefix("listening ") else { continue };
-        let field = |name: &str| fields.split(' ').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
-        if let (Some(role), Some(Ok(addr))) = (field("role"), field("addr").map(str::parse)) {
-            found.entry(role.to_owned()).or_insert(addr);
-        }
-    }
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::addresses;
-
-    #[test]
-    fn addresses_are_read_from_listening_lines() {
-        let lines = ["listening role=gateway addr=127.0.0.1:8080", "console http://x", "listening role=broker addr=127.0.0.1:1"];
-        let found = addresses(&lines.map(str::to_owned));
-        assert_eq!(found.len(), 2);
-        assert_eq!(found["gateway"].port(), 8080);
-    }
+/// The ready file: one JSON object, role to bound address; none while it is not there or not whole.
+fn read_addresses(path: &Path) -> Option<BTreeMap<String, SocketAddr>> {
+    let text = std::fs::read(path).ok()?;
+    let roles: BTreeMap<String, String> = serde_json::from_slice(&text).ok()?;
+    roles
+        .into_iter()
+        .map(|(role, addr)| Some((role, addr.parse().ok()?)))
+        .collect()
 }

@@ -41,7 +41,7 @@ final class Produce {
                 case "oneway" -> {
                     for (Message message : messages) {
                         producer.sendOneway(message);
-                        Lines.print("n", number(message), "sent", true);
+                        Lines.print("n", number(message), "body", encoded(message));
                     }
                     // one-way frames are written by another thread: let them leave before the sockets close
                     TimeUnit.SECONDS.sleep(1);
@@ -51,11 +51,13 @@ final class Produce {
                     for (int from = 0; from < messages.size(); from += size) {
                         List<Message> part = new ArrayList<>(messages.subList(from, Math.min(from + size, messages.size())));
                         SendResult result = producer.send(part);
-                        // one answer for all: ids and offsets come joined by commas or as the first offset
-                        Lines.print("first", number(part.get(0)), "size", part.size(), "status", result.getSendStatus().name(),
-                            "msgId", result.getMsgId(), "offsetMsgId", result.getOffsetMsgId(),
-                            "queue", result.getMessageQueue().getQueueId(), "broker", result.getMessageQueue().getBrokerName(),
-                            "offset", result.getQueueOffset());
+                        // one answer for all: the ids come joined by commas, the offset is the first one's
+                        String[] ids = result.getMsgId().split(",");
+                        for (int i = 0; i < part.size(); i++) {
+                            Lines.print("n", number(part.get(i)), "status", result.getSendStatus().name(), "msgId", ids[i],
+                                "queue", result.getMessageQueue().getQueueId(), "broker", result.getMessageQueue().getBrokerName(),
+                                "offset", result.getQueueOffset() + i, "body", encoded(part.get(i)));
+                        }
                     }
                 }
                 default -> throw new IllegalArgumentException("unknown --mode");
@@ -100,8 +102,12 @@ final class Produce {
 
     private static void answered(Message message, SendResult result) {
         Lines.print("n", number(message), "status", result.getSendStatus().name(), "msgId", result.getMsgId(),
-            "offsetMsgId", result.getOffsetMsgId(), "queue", result.getMessageQueue().getQueueId(),
-            "broker", result.getMessageQueue().getBrokerName(), "offset", result.getQueueOffset());
+            "queue", result.getMessageQueue().getQueueId(),
+            "broker", result.getMessageQueue().getBrokerName(), "offset", result.getQueueOffset(), "body", encoded(message));
+    }
+
+    private static String encoded(Message message) {
+        return Base64.getEncoder().encodeToString(message.getBody());
     }
 
     private static int number(Message message) {

@@ -3,6 +3,8 @@
 //! ```text
 //!  upgrade   HTTP request -> socket: subprotocol, limits
 //!  driver    one task a socket: frames and answers in, actions carried out
+//!  jobs      calls to the brokers, each ending in one event (open: a new subscription)
+//!  outbound  frames on their way to the socket
 //!  session   pure machine of a socket (requests, answers, heartbeat beside it)
 //!  subscription  pure state of a subscription: credit, in-flight bound, leases
 //!  frame     client frames, read strictly (fields: one object)
@@ -11,13 +13,18 @@
 mod action;
 mod answers;
 mod config;
+mod driver;
 mod fields;
 mod frame;
 mod heartbeat;
+mod jobs;
+mod open;
+mod outbound;
 mod requests;
 mod session;
 mod sockets;
 mod subscription;
+mod upgrade;
 
 #[cfg(test)]
 mod frame_test;
@@ -26,16 +33,4 @@ mod session_test;
 
 pub use config::WsConfig;
 pub use sockets::Sockets;
-
-use crate::error::ApiError;
-use crate::state::AppState;
-use axum::extract::State;
-
-/// `GET /v1/ws`.
-///
-/// # Errors
-/// 501 until it is there.
-pub async fn upgrade(State(state): State<AppState>) -> Result<(), ApiError> {
-    let _ = state;
-    Err(ApiError::not_implemented("sockets are not there yet"))
-}
+pub use upgrade::upgrade;

@@ -104,6 +104,12 @@ impl Session {
         }
     }
 
+    /// The first frame of the socket.
+    pub(super) fn greet(&mut self, welcome: ServerFrame) -> Vec<Action> {
+        self.send(welcome);
+        std::mem::take(&mut self.out)
+    }
+
     /// Takes one event; `wall_ms` only dates pings. The actions are to be carried out in order.
     pub(super) fn handle(&mut self, event: Event, now: Monotonic, wall_ms: u64) -> Vec<Action> {
         self.wall_ms = wall_ms;
@@ -186,6 +192,10 @@ impl Session {
         }
         if self.queued_frames == 0 {
             self.moved_at = now;
+        }
+        if !self.can_read() {
+            // The peer is not listened to: its silence means nothing.
+            self.heart.heard(now);
         }
         if !self.closing {
             match self.heart.beat(now) {

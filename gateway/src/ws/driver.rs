@@ -1,0 +1,304 @@
+//! One task a socket: feeds frames, answers and time to the session and carries out what it wants.
+
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
+use clock::Monotonic;
+use futures_util::stream::{FuturesUnordered, SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use openapi::ws::{ServerFrame, SocketLimits};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio_tungstenite::tungstenite;
+use tokio_util::sync::CancellationToken;
+
+use super::action::{Action, Event};
+use super::frame::{self, IN_FLIGHT_MAX, Malformed, Request, Subscribe};
+use super::jobs::{self, Done, Feed};
+use super::outbound::{Outbound, Progress};
+use super::session::{Session, Settings, close};
+use crate::params::{format_duration, format_time};
+use crate::state::AppState;
+
+/// Largest inbound frame, bytes.
+pub(super) const FRAME_MAX: usize = 1024 * 1024;
+/// Objects in one text frame.
+const OBJECTS_MAX: usize = 1_000;
+/// Sockets are served this long after draining began.
+const DRAIN: Duration = Duration::from_secs(20);
+/// Clients spread their reconnects over this.
+const RECONNECT_WITHIN: &str = "5s";
+/// A closing peer gets this long to take the last frames, and again to answer the close.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// What was asked of the brokers before the end is awaited this long.
+const AFTERLIFE: Duration = Duration::from_secs(30);
+
+type Job = Pin<Box<dyn Future<Output = Done> + Send>>;
+
+/// How the conversation ended.
+enum End {
+    /// The client closed it.
+    Clean,
+    /// The connection broke.
+    Broken,
+    /// This side closes it.
+    Close { code: u16, reason: &'static str },
+}
+
+struct Driver {
+    state: AppState,
+    session: Session,
+    /// Name of the socket in logs and welcome.
+    name: String,
+    member: String,
+    base: Instant,
+    outbound: Outbound,
+    /// Objects of the last text frame that are not handled yet.
+    backlog: VecDeque<Result<Request, Malformed>>,
+    jobs: FuturesUnordered<Job>,
+    feeds: HashMap<u32, Arc<Feed>>,
+    closing: Option<(u16, &'static str)>,
+    drained: bool,
+}
+
+/// Serves a socket until it has ended and everything asked for before is answered.
+pub(super) async fn run(socket: WebSocket, state: AppState, name: String, member: String) {
+    let base = Instant::now();
+    let config = &state.config.ws;
+    let settings = Settings { idle: config.idle.duration(), grace: config.grace.duration(), subscriptions: config.subscriptions };
+    let driver = Driver {
+        session: Session::new(settings, Monotonic::ZERO),
+        name,
+        member,
+        base,
+        outbound: Outbound::default(),
+        backlog: VecDeque::new(),
+        jobs: FuturesUnordered::new(),
+        feeds: HashMap::new(),
+        closing: None,
+        drained: false,
+        state,
+    };
+    driver.run(socket).await;
+}
+
+impl Driver {
+    async fn run(mut self, socket: WebSocket) {
+        let (mut sink, mut stream) = socket.split();
+        self.welcome();
+        let end = self.converse(&mut sink, &mut stream).await;
+        tracing::debug!(session = self.name, "socket ends");
+        let clean = matches!(end, End::Clean);
+        match end {
+            End::Clean => drop(timeout(FAREWELL, sink.flush()).await),
+            End::Broken => {}
+            End::Close { code, reason } => self.farewell(&mut sink, &mut stream, code, reason).await,
+        }
+        drop((sink, stream));
+        let unwritten = self.outbound.take_unwritten();
+        self.handle(Event::Ended { clean, unwritten });
+        self.outlive().await;
+    }
+
+    fn welcome(&mut self) {
+        let config = &self.state.config.ws;
+        let limits = SocketLimits { max_frame: FRAME_MAX, max_subscriptions: config.subscriptions, max_in_flight: IN_FLIGHT_MAX };
+        let frame = ServerFrame::Welcome {
+            session: self.name.clone(),
+            gateway: self.state.gateway_id.clone(),
+            heartbeat: format_duration(config.idle.millis()),
+            limits,
+            auth: None,
+            time: format_time(self.wall_ms()),
+        };
+        let actions = self.session.greet(frame);
+        self.carry_out(actions);
+    }
+
+    async fn converse(&mut self, sink: &mut SplitSink<WebSocket, Message>, stream: &mut SplitStream<WebSocket>) -> End {
+        let mut wake_at = self.instant(self.session.wake_at());
+        let mut sleep: Pin<Box<Sleep>> = Box::pin(sleep_until(wake_at));
+        let draining = self.state.draining.clone();
+        loop {
+            self.read_backlog();
+            if let Some((code, reason)) = self.closing {
+                return End::Close { code, reason };
+            }
+            let next = self.instant(self.session.wake_at());
+            if next != wake_at {
+                wake_at = next;
+                sleep.as_mut().reset(wake_at);
+            }
+            let (may_write, may_read) = (self.outbound.has_work(), self.backlog.is_empty() && self.session.can_read());
+            let outbound = &mut self.outbound;
+            tokio::select! {
+                written = std::future::poll_fn(|cx| outbound.poll_write(Pin::new(&mut *sink), cx)), if may_write => match written {
+                    Ok(Progress { bytes, frames }) => self.handle(Event::Written { bytes, frames }),
+                    Err(_) => return End::Broken,
+                },
+                frame = stream.next(), if may_read => match frame {
+                    Some(Ok(Message::Text(text))) => self.text(&text),
+                    Some(Ok(Message::Binary(_))) => self.handle(Event::Malformed("binary frames need mq.v1.bin")),
+                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => self.handle(Event::Traffic),
+                    Some(Ok(Message::Close(_))) => return End::Clean,
+                    Some(Err(error)) => return broken(error),
+                    None => return End::Broken,
+                },
+                Some(done) = self.jobs.next(), if !self.jobs.is_empty() => self.done(done),
+                () = sleep.as_mut() => self.handle(Event::Tick),
+                () = draining.cancelled(), if !self.drained => self.drain(),
+            }
+        }
+    }
+
+    fn text(&mut self, text: &Utf8Bytes) {
+        let mut count = 0;
+        for request in frame::requests(text) {
+            count += 1;
+            if count > OBJECTS_MAX {
+                self.backlog.push_back(Err(Malformed("more than 1000 objects in a text frame")));
+                return;
+            }
+            self.backlog.push_back(request);
+        }
+    }
+
+    /// Hands over what the session can take of the last text frame.
+    fn read_backlog(&mut self) {
+        while self.session.can_read() && self.closing.is_none() {
+            match self.backlog.pop_front() {
+                None => return,
+                Some(Ok(request)) => self.handle(Event::Request(request)),
+                Some(Err(Malformed(reason))) => self.handle(Event::Malformed(reason)),
+            }
+        }
+    }
+
+    fn drain(&mut self) {
+        self.drained = true;
+        let deadline = self.now() + DRAIN;
+        let deadline_ms = self.wall_ms() + i64::try_from(DRAIN.as_millis()).unwrap_or(0);
+        self.handle(Event::Drain { deadline, deadline_text: format_time(deadline_ms), reconnect_within: RECONNECT_WITHIN.to_owned() });
+    }
+
+    /// Last answers, the close frame, and the peer's own; each within [`FAREWELL`].
+    async fn farewell(&mut self, sink: &mut SplitSink<WebSocket, Message>, stream: &mut SplitStream<WebSocket>, code: u16, reason: &'static str) {
+        tracing::debug!(session = self.name, code, reason, "socket closed by the gateway");
+        let outbound = &mut self.outbound;
+        let said = timeout(FAREWELL, async {
+            if code != close::SLOW_CONSUMER {
+                while outbound.has_work() {
+                    std::future::poll_fn(|cx| outbound.poll_write(Pin::new(&mut *sink), cx)).await?;
+                }
+            }
+            sink.send(Message::Close(Some(CloseFrame { code, reason: Utf8Bytes::from_static(reason) }))).await
+        });
+        if matches!(said.await, Ok(Ok(()))) {
+            // Unread bytes at the close would reset the connection before the peer has read the reason.
+            let heard = timeout(FAREWELL, async { while matches!(stream.next().await, Some(Ok(_))) {} }).await;
+            if heard.is_ok() && code == close::TOO_BIG {
+                tokio::time::sleep(FAREWELL / 2).await;
+            }
+        }
+    }
+
+    /// The socket is gone; what was asked of the brokers is still awaited, so that an ack sent just before counts.
+    async fn outlive(&mut self) {
+        let deadline = Instant::now() + AFTERLIFE;
+        while !self.session.is_done() {
+            tokio::select! {
+                Some(done) = self.jobs.next(), if !self.jobs.is_empty() => self.done(done),
+                () = sleep_until(deadline) => return,
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        let wall_ms = u64::try_from(self.wall_ms()).unwrap_or(0);
+        let actions = self.session.handle(event, self.now(), wall_ms);
+        self.carry_out(actions);
+    }
+
+    fn done(&mut self, done: Done) {
+        match done {
+            Done::Event(event) => self.handle(event),
+            Done::Popped { sub, result: Err(error), .. } => self.handle(Event::Popped { sub, result: Err(jobs::refusal(&error)) }),
+            Done::Popped { sub, asked, result: Ok(mut popped) } => {
+                // Where the subscription is over, dropping the result gives the messages back uncounted.
+                let Some(feed) = self.feeds.get(&sub) else { return };
+                let deliveries = popped.take();
+                let batch = jobs::batch(&deliveries, &popped, feed.format, asked);
+                self.handle(Event::Popped { sub, result: Ok(batch) });
+            }
+        }
+    }
+
+    fn carry_out(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Send { text, push, receipts } => self.outbound.queue(text, push, receipts),
+                Action::Ping => self.outbound.ping(),
+                Action::Close { code, reason } => self.closing = Some((code, reason)),
+                Action::Open { sub, spec } => self.open(sub, spec),
+                Action::Forget { sub } => {
+                    if let Some(feed) = self.feeds.remove(&sub) {
+                        feed.over.cancel();
+                    }
+                }
+                Action::Pop { sub, max, bytes, invisible_ms } => {
+                    let asked = self.now();
+                    self.with_feed(sub, |state, feed| Box::pin(jobs::pop(state, feed, sub, max, bytes, invisible_ms, asked)));
+                }
+                Action::Wait { sub } => self.with_feed(sub, |state, feed| Box::pin(jobs::wait(state, feed, sub))),
+                Action::Settle { token, target, kind, items } => {
+                    self.jobs.push(Box::pin(jobs::settle(self.state.clone(), token, target, kind, items)));
+                }
+                Action::Publish { token, publish } => self.jobs.push(Box::pin(jobs::publish(self.state.clone(), token, publish))),
+            }
+        }
+    }
+
+    fn open(&mut self, sub: u32, spec: Box<Subscribe>) {
+        let feed = Feed {
+            group: spec.group.clone(),
+            topic: spec.topic.clone(),
+            member: self.member.clone(),
+            format: spec.body_format,
+            over: CancellationToken::new(),
+        };
+        self.feeds.insert(sub, Arc::new(feed));
+        self.jobs.push(Box::pin(super::open::open(self.state.clone(), sub, spec)));
+    }
+
+    fn with_feed(&mut self, sub: u32, job: impl FnOnce(AppState, Arc<Feed>) -> Job) {
+        if let Some(feed) = self.feeds.get(&sub) {
+            self.jobs.push(job(self.state.clone(), Arc::clone(feed)));
+        }
+    }
+
+    fn now(&self) -> Monotonic {
+        Monotonic::from_nanos(u64::try_from(self.base.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn instant(&self, at: Monotonic) -> Instant {
+        // Far enough for "never", near enough for the timer.
+        self.base + Duration::from_nanos(at.as_nanos()).min(self.base.elapsed() + Duration::from_secs(86_400))
+    }
+
+    fn wall_ms(&self) -> i64 {
+        i64::try_from(self.state.clock.now_ms()).unwrap_or(i64::MAX)
+    }
+}
+
+/// What a failed read means: too large a frame and bytes that are no frame are answered, the rest is a lost connection.
+fn broken(error: axum::Error) -> End {
+    match error.into_inner().downcast_ref::<tungstenite::Error>() {
+        Some(tungstenite::Error::Capacity(_)) => End::Close { code: close::TOO_BIG, reason: "a frame may have 1048576 bytes" },
+        Some(tungstenite::Error::Utf8(_)) => End::Close { code: close::PROTOCOL_ERROR, reason: "text frames are UTF-8" },
+        Some(tungstenite::Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake)) | None => End::Broken,
+        Some(tungstenite::Error::Protocol(_)) => End::Close { code: close::PROTOCOL_ERROR, reason: "not a WebSocket frame" },
+        Some(_) => End::Broken,
+    }
+}

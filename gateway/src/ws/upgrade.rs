@@ -1,0 +1,86 @@
+//! From an HTTP request to a socket: subprotocol, bounds, buffers.
+
+use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::{HeaderMap, Method, Version, header};
+use axum::response::Response;
+use openapi::ws::SUBPROTOCOL_JSON;
+
+use super::driver;
+use crate::error::{ApiError, Code};
+use crate::params::new_ulid;
+use crate::state::AppState;
+
+/// Small, since a gateway holds many idle sockets: 128 KiB a socket is the library's default.
+const BUFFER: usize = 4_096;
+/// Bound of the library's own write buffer: the outbound queue and the largest message, each byte written as an escape.
+const WRITE_BUFFER_MAX: usize = 1024 * 1024 + 6 * 16 * 1024 * 1024;
+/// A client's label, characters.
+const LABEL_MAX: usize = 64;
+
+/// `GET /v1/ws`: becomes a socket of the subprotocol `mq.v1.json`.
+///
+/// # Errors
+/// `upgrade_required` without an upgrade, `method_not_allowed`, `invalid_field` for a bad handshake or when no
+/// subprotocol known here is offered, `draining`, `overloaded` when all sockets are taken.
+pub async fn upgrade(State(state): State<AppState>, request: Request) -> Result<Response, ApiError> {
+    let (mut parts, _) = request.into_parts();
+    if parts.method != Method::GET && !(parts.version == Version::HTTP_2 && parts.method == Method::CONNECT) {
+        return Err(ApiError::new(Code::MethodNotAllowed, "a socket is opened with GET").with_allow("GET"));
+    }
+    let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &state).await.map_err(|rejection| refused(&rejection))?;
+    if !offers(&parts.headers, SUBPROTOCOL_JSON) {
+        let detail = format!("offer the subprotocol {SUBPROTOCOL_JSON}: new WebSocket(url, [\"{SUBPROTOCOL_JSON}\"])");
+        return Err(ApiError::field(Code::InvalidField, "header:Sec-WebSocket-Protocol", detail));
+    }
+    if state.draining.is_cancelled() {
+        return Err(ApiError::new(Code::Draining, "this gateway is going away; connect again"));
+    }
+    let Some(place) = state.sockets.open() else {
+        let detail = format!("this gateway holds its {} sockets", state.config.ws.sockets);
+        return Err(ApiError::new(Code::Overloaded, detail).with("limit", state.config.ws.sockets));
+    };
+    let session = new_ulid(state.clock.now_ms());
+    let member = label(&parts.headers).unwrap_or_else(|| format!("ws-{session}"));
+    let upgrade = upgrade
+        .protocols([SUBPROTOCOL_JSON])
+        .read_buffer_size(BUFFER)
+        .write_buffer_size(BUFFER)
+        .max_write_buffer_size(WRITE_BUFFER_MAX)
+        .max_frame_size(driver::FRAME_MAX)
+        .max_message_size(driver::FRAME_MAX);
+    let tracker = state.tracker.clone();
+    Ok(upgrade.on_upgrade(move |socket| {
+        tracker.track_future(async move {
+            driver::run(socket, state, session, member).await;
+            drop(place);
+        })
+    }))
+}
+
+fn refused(rejection: &WebSocketUpgradeRejection) -> ApiError {
+    match rejection {
+        WebSocketUpgradeRejection::MethodNotGet(_) | WebSocketUpgradeRejection::MethodNotConnect(_) => {
+            ApiError::new(Code::MethodNotAllowed, "a socket is opened with GET").with_allow("GET")
+        }
+        WebSocketUpgradeRejection::InvalidWebSocketVersionHeader(_) => {
+            ApiError::field(Code::InvalidField, "header:Sec-WebSocket-Version", "expected 13")
+        }
+        WebSocketUpgradeRejection::WebSocketKeyHeaderMissing(_) => {
+            ApiError::field(Code::InvalidField, "header:Sec-WebSocket-Key", "expected a key")
+        }
+        _ => ApiError::new(Code::UpgradeRequired, "this address speaks WebSocket: send Connection: Upgrade and Upgrade: websocket"),
+    }
+}
+
+fn offers(headers: &HeaderMap, protocol: &str) -> bool {
+    let offered = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL);
+    offered.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|name| name.trim() == protocol)
+}
+
+/// The label the client gave itself, where it is one.
+fn label(headers: &HeaderMap) -> Option<String> {
+    let label = headers.get("mq-client")?.to_str().ok()?.trim();
+    (!label.is_empty() && label.len() <= LABEL_MAX).then(|| label.to_owned())
+}

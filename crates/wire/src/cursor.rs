@@ -47,7 +47,11 @@ impl<'a> Cursor<'a> {
     }
 
     pub(crate) fn expect(&mut self, byte: u8, what: &'static str) -> Result<(), WireError> {
-        if self.take(byte) { Ok(()) } else { Err(self.error(what)) }
+        if self.take(byte) {
+            Ok(())
+        } else {
+            Err(self.error(what))
+        }
     }
 
     /// Skips white space and comments.
@@ -81,7 +85,11 @@ impl<'a> Cursor<'a> {
         if self.take(b',') {
             return self.space();
         }
-        if self.peek() == Some(close) { Ok(()) } else { Err(self.error("expected a comma or the end")) }
+        if self.peek() == Some(close) {
+            Ok(())
+        } else {
+            Err(self.error("expected a comma or the end"))
+        }
     }
 
     /// True at `"` or `'`.
@@ -102,7 +110,10 @@ impl<'a> Cursor<'a> {
         while let Some((i, byte)) = bytes.next() {
             if *byte == quote {
                 self.at = start + i + 1;
-                return Ok(Quoted { range: start..start + i, escaped });
+                return Ok(Quoted {
+                    range: start..start + i,
+                    escaped,
+                });
             }
             if *byte == b'\\' {
                 escaped = true;
@@ -117,7 +128,10 @@ impl<'a> Cursor<'a> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let len = rest
             .bytes()
-            .position(|b| !(b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.' | b'_' | b'$' | b'%' | b'@')))
+            .position(|b| {
+                !(b.is_ascii_alphanumeric()
+                    || matches!(b, b'+' | b'-' | b'.' | b'_' | b'$' | b'%' | b'@'))
+            })
             .unwrap_or(rest.len());
         if len == 0 {
             return Err(self.error("expected a value"));
@@ -166,7 +180,11 @@ impl<'a> Cursor<'a> {
     /// Nothing but white space may follow.
     pub(crate) fn end(&mut self) -> Result<(), WireError> {
         self.space()?;
-        if self.peek().is_none() { Ok(()) } else { Err(self.error("text after the value")) }
+        if self.peek().is_none() {
+            Ok(())
+        } else {
+            Err(self.error("text after the value"))
+        }
     }
 }
 
@@ -187,7 +205,11 @@ pub(crate) fn unescape(raw: &str, out: &mut String) {
             Some('f') => out.push('\u{c}'),
             Some('v') => out.push('\u{b}'),
             Some('0') => out.push('\0'),
-            Some('x') => out.push(hex(&mut chars, 2).and_then(char::from_u32).unwrap_or('\u{fffd}')),
+            Some('x') => out.push(
+                hex(&mut chars, 2)
+                    .and_then(char::from_u32)
+                    .unwrap_or('\u{fffd}'),
+            ),
             Some('u') => out.push(utf16(&mut chars)),
             Some(other) => out.push(other),
             None => {}
@@ -206,7 +228,9 @@ fn hex(chars: &mut core::str::Chars<'_>, digits: usize) -> Option<u32> {
 
 /// The code point after `\u`, joining a surrogate pair.
 fn utf16(chars: &mut core::str::Chars<'_>) -> char {
-    let Some(first) = hex(chars, 4) else { return '\u{fffd}' };
+    let Some(first) = hex(chars, 4) else {
+        return '\u{fffd}';
+    };
     if !(0xd800..0xdc00).contains(&first) {
         return char::from_u32(first).unwrap_or('\u{fffd}');
     }

@@ -42,7 +42,11 @@ impl ExtFields {
     pub(crate) fn over(text: &str) -> Self {
         let mut owned = String::with_capacity(text.len() + 64);
         owned.push_str(text);
-        Self { text: owned, entries: Vec::with_capacity(16), present: false }
+        Self {
+            text: owned,
+            entries: Vec::with_capacity(16),
+            present: false,
+        }
     }
 
     pub(crate) fn arena(&mut self) -> &mut String {
@@ -51,8 +55,14 @@ impl ExtFields {
 
     pub(crate) fn push_range(&mut self, key: Range<usize>, value: Range<usize>) {
         self.present = true;
-        let Some(name) = self.text.get(key.clone()) else { return };
-        let entry = Entry { tag: tag(name), key, value };
+        let Some(name) = self.text.get(key.clone()) else {
+            return;
+        };
+        let entry = Entry {
+            tag: tag(name),
+            key,
+            value,
+        };
         match self.position(name) {
             Some(at) => {
                 if let Some(slot) = self.entries.get_mut(at) {
@@ -126,7 +136,9 @@ impl ExtFields {
     /// # Errors
     /// [`WireError::InvalidField`].
     pub fn optional<T: FromExt>(&self, field: &'static str) -> Result<Option<T>, WireError> {
-        let Some(text) = self.get(field) else { return Ok(None) };
+        let Some(text) = self.get(field) else {
+            return Ok(None);
+        };
         match T::from_ext(text) {
             Some(value) => Ok(Some(value)),
             None if text.is_empty() => Ok(None),
@@ -141,7 +153,9 @@ impl ExtFields {
 
     /// Names and values in order of arrival.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.entries.iter().map(|e| (self.text_of(&e.key), self.text_of(&e.value)))
+        self.entries
+            .iter()
+            .map(|e| (self.text_of(&e.key), self.text_of(&e.value)))
     }
 
     /// Number of fields.
@@ -176,7 +190,9 @@ impl PartialEq for ExtFields {
     fn eq(&self, other: &Self) -> bool {
         self.present == other.present
             && self.len() == other.len()
-            && self.iter().all(|(name, value)| other.get(name) == Some(value))
+            && self
+                .iter()
+                .all(|(name, value)| other.get(name) == Some(value))
     }
 }
 
@@ -292,8 +308,14 @@ mod tests {
         ext.put("e", "");
         ext.put("t", "TRUE");
         ext.put("one", 1u8);
-        assert_eq!(ext.required::<i32>("q"), Err(WireError::MissingField { field: "q" }));
-        assert!(matches!(ext.required::<i64>("n"), Err(WireError::InvalidField { field: "n", .. })));
+        assert_eq!(
+            ext.required::<i32>("q"),
+            Err(WireError::MissingField { field: "q" })
+        );
+        assert!(matches!(
+            ext.required::<i64>("n"),
+            Err(WireError::InvalidField { field: "n", .. })
+        ));
         assert_eq!(ext.optional::<i64>("e"), Ok(None));
         assert_eq!(ext.optional::<String>("e"), Ok(Some(String::new())));
         assert!(ext.bool("t") && ext.bool("one") && !ext.bool("n") && !ext.bool("zz"));

@@ -8,6 +8,7 @@
 #![warn(missing_docs)]
 
 pub mod admin;
+mod admin_addr;
 pub mod config;
 mod context;
 pub mod metrics;
@@ -16,6 +17,7 @@ pub mod shutdown;
 pub mod telemetry;
 pub mod units;
 
+pub use admin_addr::AdminListen;
 pub use context::Context;
 pub use metrics::Metrics;
 pub use ready::{Ready, Role};

@@ -9,7 +9,7 @@ use crate::route_table::Refused;
 pub enum NamesrvError {
     /// A header field is missing or no number.
     #[error("{0}")]
-    Header(#[source] WireError),
+    Header(WireError),
     /// The body does not match the checksum in the header.
     #[error("crc32 not match")]
     Checksum,
@@ -18,7 +18,7 @@ pub enum NamesrvError {
     Body(String),
     /// The registration was refused.
     #[error("{0}")]
-    Refused(#[source] Refused),
+    Refused(Refused),
     /// No broker has the topic.
     #[error("No topic route info in name server for the topic: {0}")]
     NoRoute(String),

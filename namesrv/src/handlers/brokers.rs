@@ -6,14 +6,14 @@ use wire::headers::register_broker::{
 };
 
 use super::header;
-use crate::bodies::{ClusterInfo, MemberGroupBody};
+use crate::bodies;
 use crate::dispatch::success;
 use crate::error::NamesrvError;
 use crate::namesrv::NameServer;
 
 /// GET_BROKER_CLUSTER_INFO 106. Integer keys are bare, whatever the client's version, as Apache's.
 pub(crate) fn cluster_info(ns: &NameServer) -> Command {
-    let info = ClusterInfo::from(ns.table.read().brokers());
+    let info = bodies::cluster_info(ns.table.read().brokers());
     success().with_body(wire::json::to_vec_apache(&info))
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn cluster_info(ns: &NameServer) -> Command {
 pub(crate) fn member_group(ns: &NameServer, cmd: &Command) -> Result<Command, NamesrvError> {
     let head: MemberGroupRequest = header(cmd)?;
     let broker = ns.table.read().broker(&head.cluster_name, &head.broker_name);
-    let body = MemberGroupBody::new(&head.cluster_name, &head.broker_name, broker);
+    let body = bodies::member_group(head.cluster_name, head.broker_name, broker);
     Ok(success().with_body(wire::json::to_vec_apache(&body)))
 }
 

@@ -1,10 +1,10 @@
 //! The key-value table: 100, 101, 102, 219.
 
 use wire::Command;
+use wire::body::KvTable;
 use wire::headers::kv::{GetKvResponse, KvListRequest, KvRequest, PutKvRequest};
 
 use super::header;
-use crate::bodies::KvTable;
 use crate::dispatch::{Reply, success};
 use crate::error::NamesrvError;
 use crate::namesrv::NameServer;

@@ -3,7 +3,6 @@
 pub(crate) mod brokers;
 pub(crate) mod kv;
 pub(crate) mod register;
-pub(crate) mod registration_body;
 pub(crate) mod route;
 pub(crate) mod settings;
 pub(crate) mod topics;

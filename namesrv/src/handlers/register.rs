@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use wire::Command;
+use wire::body::register::check_crc32;
+use wire::body::{DataVersion, KvTable, RegisterBody};
 use wire::headers::register_broker::{
     BrokerHeartbeatRequest, BrokerRequest, QueryDataVersionResponse, RegisterBrokerRequest, RegisterBrokerResponse,
 };
+use wire::{Command, WireError};
 
 use super::header;
-use super::registration_body::read;
-use crate::bodies::{DataVersion, KvTable};
 use crate::dispatch::success;
 use crate::error::NamesrvError;
 use crate::kv_config::ORDER_TOPICS;
 use crate::namesrv::NameServer;
-use crate::route_table::{BrokerAddr, Registration, Version};
+use crate::route_table::{BrokerAddr, Queues, Registration, Version};
 
 /// Ext field by which a Gantry broker says that its topic table is whole.
 const COMPLETE: &str = "gantryComplete";
@@ -26,7 +26,10 @@ const EXPIRY_MAX: Duration = Duration::from_secs(3600);
 /// REGISTER_BROKER 103.
 pub(crate) fn register(ns: &NameServer, cmd: &Command, connection: u64) -> Result<Command, NamesrvError> {
     let head: RegisterBrokerRequest = header(cmd)?;
-    let told = read(cmd, &head)?;
+    let body = cmd.body.to_bytes();
+    check_crc32(head.body_crc32, &body).map_err(|_| NamesrvError::Checksum)?;
+    let told = RegisterBody::decode(&body, cmd.version, head.compressed).map_err(unreadable)?;
+    let told = told.topic_config_serialize_wrapper;
     let limit = head.heartbeat_timeout_ms.and_then(|ms| u64::try_from(ms).ok()).filter(|ms| *ms > 0);
     let registration = Registration {
         addr: BrokerAddr { cluster: head.cluster_name, addr: head.broker_addr },
@@ -36,8 +39,8 @@ pub(crate) fn register(ns: &NameServer, cmd: &Command, connection: u64) -> Resul
         zone: cmd.ext.get(ZONE).map(str::to_owned),
         expiry: limit.map(|ms| Duration::from_millis(ms).min(EXPIRY_MAX)),
         acting_master: head.enable_acting_master,
-        version: told.version,
-        topics: told.topics,
+        version: told.data_version.into(),
+        topics: told.topic_config_table.iter().map(|(name, config)| (name.clone(), Queues::from(config))).collect(),
         complete: cmd.ext.bool(COMPLETE),
         connection,
     };
@@ -75,8 +78,7 @@ pub(crate) fn unregister(ns: &NameServer, cmd: &Command) -> Result<Command, Name
 /// QUERY_DATA_VERSION 322.
 pub(crate) fn query_data_version(ns: &NameServer, cmd: &Command) -> Result<Command, NamesrvError> {
     let head: BrokerRequest = header(cmd)?;
-    let asked: DataVersion =
-        wire::json::from_slice(&cmd.body.to_bytes()).map_err(|error| NamesrvError::Body(error.to_string()))?;
+    let asked: DataVersion = wire::json::from_slice(&cmd.body.to_bytes()).map_err(unreadable)?;
     let addr = BrokerAddr { cluster: head.cluster_name, addr: head.broker_addr };
     let stored = ns.table.write().touch_version(&addr, ns.ctx.clock.monotonic());
     let answer = success().with_header(&QueryDataVersionResponse { changed: stored != Some(Version::from(asked)) });
@@ -92,4 +94,8 @@ pub(crate) fn heartbeat(ns: &NameServer, cmd: &Command) -> Result<Command, Names
     let addr = BrokerAddr { cluster: head.cluster_name, addr: head.broker_addr };
     ns.table.write().heartbeat(&addr, ns.ctx.clock.monotonic());
     Ok(success())
+}
+
+fn unreadable(error: WireError) -> NamesrvError {
+    NamesrvError::Body(error.to_string())
 }

@@ -1,10 +1,10 @@
 //! Lists of topics (206, 224, 304, 311–313), and topics added or removed by hand (217, 216).
 
 use wire::Command;
+use wire::body::{TopicList, TopicRouteData};
 use wire::headers::topic::{DeleteTopicInNamesrvRequest, TopicRequest, TopicsByClusterRequest};
 
 use super::header;
-use crate::bodies::{NewTopic, TopicList};
 use crate::dispatch::success;
 use crate::error::NamesrvError;
 use crate::namesrv::NameServer;
@@ -63,11 +63,8 @@ pub(crate) fn register(ns: &NameServer, cmd: &Command) -> Result<Command, Namesr
     let head: TopicRequest = header(cmd)?;
     let body = cmd.body.to_bytes();
     if !body.is_empty() {
-        let body: NewTopic = wire::json::from_slice(&body).map_err(|error| NamesrvError::Body(error.to_string()))?;
-        let queues = body.queue_datas.into_iter().map(|data| {
-            let (read, write) = (data.read_queue_nums, data.write_queue_nums);
-            (data.broker_name, Queues { read, write, perm: data.perm, sys_flag: data.topic_sys_flag })
-        });
+        let body: TopicRouteData = wire::json::from_slice(&body).map_err(|error| NamesrvError::Body(error.to_string()))?;
+        let queues = body.queue_datas.iter().map(|data| (data.broker_name.clone(), Queues::from(data)));
         ns.table.write().register_topic(&head.topic, &queues.collect::<Vec<_>>());
         ns.update_sizes();
     }

@@ -13,14 +13,32 @@ use super::subscription::Phase;
 
 impl Session {
     pub(super) fn opened(&mut self, number: u32, result: Result<Opened, Refusal>, now: Monotonic) {
-        let Some(sub) = self.subs.get_mut(&number) else { return };
+        let Some(sub) = self.subs.get_mut(&number) else {
+            return;
+        };
         let id = sub.open_id.take();
         match result {
-            Ok(Opened { adopted, gone, lag, invisible_ms }) => {
-                let receipts: Vec<Arc<str>> = adopted.iter().map(|receipt| receipt.as_str().into()).collect();
+            Ok(Opened {
+                adopted,
+                gone,
+                lag,
+                invisible_ms,
+            }) => {
+                let receipts: Vec<Arc<str>> = adopted
+                    .iter()
+                    .map(|receipt| receipt.as_str().into())
+                    .collect();
                 sub.opened(invisible_ms, &receipts, now);
                 let sub = sub.spec.sub.clone();
-                self.succeed(id, OkBody::Subscribed { sub, adopted, gone, lag });
+                self.succeed(
+                    id,
+                    OkBody::Subscribed {
+                        sub,
+                        adopted,
+                        gone,
+                        lag,
+                    },
+                );
             }
             Err(refusal) => {
                 let name = sub.spec.sub.clone();
@@ -31,8 +49,20 @@ impl Session {
     }
 
     fn end_with(&mut self, id: Option<openapi::ws::RequestId>, sub: String, refusal: Refusal) {
-        let Refusal { code, detail, retryable } = refusal;
-        self.send(ServerFrame::Error { id, sub: Some(sub), code: code.to_owned(), detail, retryable, fatal: true, results: None });
+        let Refusal {
+            code,
+            detail,
+            retryable,
+        } = refusal;
+        self.send(&ServerFrame::Error {
+            id,
+            sub: Some(sub),
+            code: code.to_owned(),
+            detail,
+            retryable,
+            fatal: true,
+            results: None,
+        });
     }
 
     pub(super) fn popped(&mut self, number: u32, result: Result<Batch, Refusal>, now: Monotonic) {
@@ -43,7 +73,9 @@ impl Session {
     }
 
     fn batch(&mut self, number: u32, batch: Batch, now: Monotonic) {
-        let Some(sub) = self.subs.get_mut(&number) else { return };
+        let Some(sub) = self.subs.get_mut(&number) else {
+            return;
+        };
         sub.complained = false;
         let target = Arc::clone(&sub.target);
         let surplus = sub.popped(batch.items, batch.more, now);
@@ -53,11 +85,25 @@ impl Session {
         if sub.phase == Phase::Waiting {
             self.out.push(Action::Wait { sub: number });
         }
-        self.give_back(Pending::GiveBack, &target, SettleKind::Suspend, surplus, None);
+        self.give_back(
+            Pending::GiveBack,
+            &target,
+            SettleKind::Suspend,
+            surplus,
+            None,
+        );
         match (batch.paused, batch.partial.is_empty()) {
-            (true, _) => self.set_state(number, SubscriptionState::Paused, "the group is paused".to_owned()),
+            (true, _) => self.set_state(
+                number,
+                SubscriptionState::Paused,
+                "the group is paused".to_owned(),
+            ),
             (false, true) => self.set_state(number, SubscriptionState::Active, String::new()),
-            (false, false) => self.set_state(number, SubscriptionState::Partial, format!("cannot take from {}", batch.partial.join(", "))),
+            (false, false) => self.set_state(
+                number,
+                SubscriptionState::Partial,
+                format!("cannot take from {}", batch.partial.join(", ")),
+            ),
         }
         if self.is_draining() {
             self.suspend_unsent(number);
@@ -65,23 +111,36 @@ impl Session {
     }
 
     fn pop_failed(&mut self, number: u32, refusal: Refusal, now: Monotonic) {
-        let Some(sub) = self.subs.get_mut(&number) else { return };
+        let Some(sub) = self.subs.get_mut(&number) else {
+            return;
+        };
         let name = sub.spec.sub.clone();
         if refusal.retryable {
             sub.retry_later(now);
             let first = !std::mem::replace(&mut sub.complained, true);
             return match refusal.code {
-                "too_many_inflight" | "broker_busy" if first => self.refuse(None, Some(name), refusal),
+                "too_many_inflight" | "broker_busy" if first => {
+                    self.refuse(None, Some(name), refusal)
+                }
                 "too_many_inflight" | "broker_busy" => {}
                 _ => self.set_state(number, SubscriptionState::Partial, refusal.detail),
             };
         }
-        let deleted = matches!(refusal.code, "group_not_found" | "topic_not_found" | "subscription_not_found");
+        let deleted = matches!(
+            refusal.code,
+            "group_not_found" | "topic_not_found" | "subscription_not_found"
+        );
         if deleted {
             self.set_state(number, SubscriptionState::Deleted, refusal.detail.clone());
         }
         if let Some((delivered, target)) = self.finish(number) {
-            self.give_back(Pending::GiveBack, &target, SettleKind::Release, delivered, Some(0));
+            self.give_back(
+                Pending::GiveBack,
+                &target,
+                SettleKind::Release,
+                delivered,
+                Some(0),
+            );
         }
         if !deleted {
             self.end_with(None, name, refusal);
@@ -89,23 +148,35 @@ impl Session {
     }
 
     fn set_state(&mut self, number: u32, state: SubscriptionState, detail: String) {
-        let Some(sub) = self.subs.get_mut(&number) else { return };
+        let Some(sub) = self.subs.get_mut(&number) else {
+            return;
+        };
         if std::mem::replace(&mut sub.state, state) != state {
             let sub = sub.spec.sub.clone();
-            self.send(ServerFrame::Status { sub, state, detail });
+            self.send(&ServerFrame::Status { sub, state, detail });
         }
     }
 
     pub(super) fn settled(&mut self, token: u64, outcomes: Vec<Outcome>, now: Monotonic) {
         match self.pending.remove(&token) {
-            Some(Pending::Client { sub, name, id, receipts }) => {
+            Some(Pending::Client {
+                sub,
+                name,
+                id,
+                receipts,
+            }) => {
                 self.apply(sub, &receipts, &outcomes, now);
                 self.report(id, name, outcomes);
                 self.undefer(sub);
             }
-            Some(Pending::Extension { sub, receipts }) => self.extended(sub, &receipts, &outcomes, now),
+            Some(Pending::Extension { sub, receipts }) => {
+                self.extended(sub, &receipts, &outcomes, now)
+            }
             Some(Pending::Unsubscribe { id }) => {
-                let released = outcomes.iter().filter(|outcome| outcome.effect == Effect::Released).count();
+                let released = outcomes
+                    .iter()
+                    .filter(|outcome| outcome.effect == Effect::Released)
+                    .count();
                 self.succeed(id, OkBody::Unsubscribed { released });
             }
             Some(Pending::GiveBack | Pending::Publish { .. }) | None => {}
@@ -114,7 +185,9 @@ impl Session {
 
     /// What a client's own request did to the leases held here.
     fn apply(&mut self, number: u32, receipts: &[Arc<str>], outcomes: &[Outcome], now: Monotonic) {
-        let Some(sub) = self.subs.get_mut(&number) else { return };
+        let Some(sub) = self.subs.get_mut(&number) else {
+            return;
+        };
         for (receipt, outcome) in receipts.iter().zip(outcomes) {
             sub.busy.remove(receipt);
             match outcome.effect {
@@ -130,13 +203,28 @@ impl Session {
     /// One `ok` where all went well and an id was given; one `error` where anything did not.
     fn report(&mut self, id: Option<openapi::ws::RequestId>, sub: String, outcomes: Vec<Outcome>) {
         let failed = outcomes.iter().find_map(|outcome| outcome.refusal.clone());
-        let results: Vec<Box<RawValue>> = outcomes.into_iter().map(|outcome| outcome.json).collect();
-        let Ok(results) = serde_json::value::to_raw_value(&results) else { return };
+        let results: Vec<Box<RawValue>> =
+            outcomes.into_iter().map(|outcome| outcome.json).collect();
+        let Ok(results) = serde_json::value::to_raw_value(&results) else {
+            return;
+        };
         match failed {
             None => self.succeed(id, OkBody::Settled { results }),
-            Some(Refusal { code, detail, retryable }) => {
+            Some(Refusal {
+                code,
+                detail,
+                retryable,
+            }) => {
                 let results = Some(results);
-                self.send(ServerFrame::Error { id, sub: Some(sub), code: code.to_owned(), detail, retryable, fatal: false, results });
+                self.send(&ServerFrame::Error {
+                    id,
+                    sub: Some(sub),
+                    code: code.to_owned(),
+                    detail,
+                    retryable,
+                    fatal: false,
+                    results,
+                });
             }
         }
     }
@@ -144,14 +232,29 @@ impl Session {
     /// Lets the requests go that waited for an answer about one of their receipts.
     fn undefer(&mut self, number: u32) {
         while let Some(sub) = self.subs.get_mut(&number) {
-            let free = sub.deferred.front().is_some_and(|next| !next.items.iter().any(|item| sub.busy.contains(&item.receipt)));
-            let Some(next) = free.then(|| sub.deferred.pop_front()).flatten() else { return };
+            let free = sub.deferred.front().is_some_and(|next| {
+                !next
+                    .items
+                    .iter()
+                    .any(|item| sub.busy.contains(&item.receipt))
+            });
+            let Some(next) = free.then(|| sub.deferred.pop_front()).flatten() else {
+                return;
+            };
             self.settle_now(number, next);
         }
     }
 
-    fn extended(&mut self, number: u32, receipts: &[Arc<str>], outcomes: &[Outcome], now: Monotonic) {
-        let Some(sub) = self.subs.get_mut(&number) else { return };
+    fn extended(
+        &mut self,
+        number: u32,
+        receipts: &[Arc<str>],
+        outcomes: &[Outcome],
+        now: Monotonic,
+    ) {
+        let Some(sub) = self.subs.get_mut(&number) else {
+            return;
+        };
         let mut ended = Vec::new();
         for (receipt, outcome) in receipts.iter().zip(outcomes) {
             let over = match outcome.effect {
@@ -175,21 +278,34 @@ impl Session {
             }
         }
         let name = sub.spec.sub.clone();
-        self.tell_ended(&name, ended);
+        self.tell_ended(&name, &ended);
     }
 
-    pub(super) fn published(&mut self, token: u64, result: Result<std::collections::BTreeMap<String, serde_json::Value>, Refusal>) {
-        let Some(Pending::Publish { id, lane }) = self.pending.remove(&token) else { return };
+    pub(super) fn published(
+        &mut self,
+        token: u64,
+        result: Result<std::collections::BTreeMap<String, serde_json::Value>, Refusal>,
+    ) {
+        let Some(Pending::Publish { id, lane }) = self.pending.remove(&token) else {
+            return;
+        };
         match result {
             Ok(members) => self.succeed(id, OkBody::Published(members)),
             Err(refusal) => self.refuse(id, None, refusal),
         }
         let Some(lane) = lane else { return };
-        let Some((id, publish)) = self.lanes.get_mut(&lane).and_then(std::collections::VecDeque::pop_front) else {
+        let Some((id, publish)) = self
+            .lanes
+            .get_mut(&lane)
+            .and_then(std::collections::VecDeque::pop_front)
+        else {
             self.lanes.remove(&lane);
             return;
         };
-        let token = self.token(Pending::Publish { id, lane: Some(lane) });
+        let token = self.token(Pending::Publish {
+            id,
+            lane: Some(lane),
+        });
         self.out.push(Action::Publish { token, publish });
     }
 }

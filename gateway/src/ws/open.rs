@@ -15,7 +15,9 @@ use crate::upstream::{Scope, SettleOp, SettleStatus, Settlement};
 const CALL: Duration = Duration::from_secs(10);
 
 pub(super) async fn open(state: AppState, sub: u32, spec: Box<Subscribe>) -> Done {
-    let result = look_up(&state, &spec).await.map_err(|error| refusal(&error));
+    let result = look_up(&state, &spec)
+        .await
+        .map_err(|error| refusal(&error));
     Done::Event(Event::Opened { sub, result })
 }
 
@@ -25,19 +27,37 @@ async fn look_up(state: &AppState, spec: &Subscribe) -> Result<Opened, ApiError>
     if let Some(topic) = &spec.topic {
         check_topic(topic)?;
     }
-    state.upstream.notification(&Scope, &spec.group, spec.topic.as_deref(), Instant::now()).await?;
+    state
+        .upstream
+        .notification(&Scope, &spec.group, spec.topic.as_deref(), Instant::now())
+        .await?;
     let invisible_ms = spec.invisible_ms.unwrap_or(30_000);
     let (adopted, gone) = adopt(state, spec, invisible_ms).await?;
-    Ok(Opened { adopted, gone, lag: 0, invisible_ms })
+    Ok(Opened {
+        adopted,
+        gone,
+        lag: 0,
+        invisible_ms,
+    })
 }
 
 /// Extends each receipt of `resume`: those that still hold their lease go on here.
-async fn adopt(state: &AppState, spec: &Subscribe, invisible_ms: u64) -> Result<(Vec<String>, Vec<String>), ApiError> {
-    let (mut asked, mut held, mut adopted, mut gone) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+async fn adopt(
+    state: &AppState,
+    spec: &Subscribe,
+    invisible_ms: u64,
+) -> Result<(Vec<String>, Vec<String>), ApiError> {
+    let (mut asked, mut held, mut adopted, mut gone) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for receipt in &spec.resume {
         match state.receipts.decode(&Scope, &spec.group, receipt) {
             Ok(lease) => {
-                asked.push(Settlement { lease, op: SettleOp::Extend { invisible_ms: Some(invisible_ms) } });
+                asked.push(Settlement {
+                    lease,
+                    op: SettleOp::Extend {
+                        invisible_ms: Some(invisible_ms),
+                    },
+                });
                 held.push(receipt);
             }
             Err(_) => gone.push(receipt.clone()),
@@ -46,12 +66,18 @@ async fn adopt(state: &AppState, spec: &Subscribe, invisible_ms: u64) -> Result<
     if asked.is_empty() {
         return Ok((adopted, gone));
     }
-    let answers = state.upstream.settle(&Scope, &spec.group, &asked, Instant::now() + CALL).await;
+    let answers = state
+        .upstream
+        .settle(&Scope, &spec.group, &asked, Instant::now() + CALL)
+        .await;
     for (receipt, answer) in held.into_iter().zip(answers) {
         match answer.status {
             SettleStatus::Extended => adopted.push(receipt.clone()),
             SettleStatus::Unavailable => {
-                return Err(ApiError::new(Code::BrokerUnavailable, "a broker whose leases are to be resumed cannot be reached"));
+                return Err(ApiError::new(
+                    Code::BrokerUnavailable,
+                    "a broker whose leases are to be resumed cannot be reached",
+                ));
             }
             _ => gone.push(receipt.clone()),
         }

@@ -46,15 +46,31 @@ pub(super) struct Settings {
 /// Who waits for an answer from upstream.
 #[derive(Debug)]
 pub(super) enum Pending {
-    Client { sub: u32, name: String, id: Option<RequestId>, receipts: Vec<Arc<str>> },
-    Extension { sub: u32, receipts: Vec<Arc<str>> },
-    Unsubscribe { id: Option<RequestId> },
+    Client {
+        sub: u32,
+        name: String,
+        id: Option<RequestId>,
+        receipts: Vec<Arc<str>>,
+    },
+    Extension {
+        sub: u32,
+        receipts: Vec<Arc<str>>,
+    },
+    Unsubscribe {
+        id: Option<RequestId>,
+    },
     GiveBack,
-    Publish { id: Option<RequestId>, lane: Option<Lane> },
+    Publish {
+        id: Option<RequestId>,
+        lane: Option<Lane>,
+    },
 }
 
 /// Sends that must keep their order: topic and ordering key.
 pub(super) type Lane = (String, String, String);
+
+/// A send that waits for its turn in a lane.
+pub(super) type QueuedSend = (Option<RequestId>, Box<Publish>);
 
 /// One socket.
 #[derive(Debug)]
@@ -64,7 +80,7 @@ pub(super) struct Session {
     pub(super) names: HashMap<String, u32>,
     pub(super) pending: HashMap<u64, Pending>,
     /// Sends waiting for an earlier one of the same lane; present while one is out.
-    pub(super) lanes: HashMap<Lane, VecDeque<(Option<RequestId>, Box<Publish>)>>,
+    pub(super) lanes: HashMap<Lane, VecDeque<QueuedSend>>,
     pub(super) next_sub: u32,
     next_token: u64,
     /// Subscription after which the next turn begins.
@@ -106,7 +122,7 @@ impl Session {
 
     /// The first frame of the socket.
     pub(super) fn greet(&mut self, welcome: ServerFrame) -> Vec<Action> {
-        self.send(welcome);
+        self.send(&welcome);
         std::mem::take(&mut self.out)
     }
 
@@ -136,7 +152,11 @@ impl Session {
                 self.queued_frames = self.queued_frames.saturating_sub(frames);
                 self.moved_at = now;
             }
-            Event::Drain { deadline, deadline_text, reconnect_within } => self.drain(deadline, deadline_text, reconnect_within),
+            Event::Drain {
+                deadline,
+                deadline_text,
+                reconnect_within,
+            } => self.drain(deadline, deadline_text, reconnect_within),
             Event::Ended { clean, unwritten } => self.end(clean, &unwritten),
             Event::Tick => {}
         }
@@ -146,8 +166,15 @@ impl Session {
 
     /// Whether the next inbound frame may be taken; false holds the peer back.
     pub(super) fn can_read(&self) -> bool {
-        let waiting: usize = self.subs.values().map(|sub| sub.deferred.len()).sum::<usize>() + self.lanes.values().map(VecDeque::len).sum::<usize>();
-        self.queued_bytes < QUEUE_BYTES && self.queued_frames < QUEUE_FRAMES && self.pending.len() + waiting < OUTSTANDING_MAX
+        let waiting: usize = self
+            .subs
+            .values()
+            .map(|sub| sub.deferred.len())
+            .sum::<usize>()
+            + self.lanes.values().map(VecDeque::len).sum::<usize>();
+        self.queued_bytes < QUEUE_BYTES
+            && self.queued_frames < QUEUE_FRAMES
+            && self.pending.len() + waiting < OUTSTANDING_MAX
     }
 
     /// Whether everything asked for before the end has been answered.
@@ -181,8 +208,15 @@ impl Session {
     }
 
     fn may_pop(&self) -> bool {
-        let popping = self.subs.values().filter(|sub| matches!(sub.phase, Phase::Popping(_))).count();
-        !self.closing && self.draining.is_none() && !self.is_full() && self.queued_bytes + (popping + 1) * TURN_BYTES <= QUEUE_BYTES
+        let popping = self
+            .subs
+            .values()
+            .filter(|sub| matches!(sub.phase, Phase::Popping(_)))
+            .count();
+        !self.closing
+            && self.draining.is_none()
+            && !self.is_full()
+            && self.queued_bytes + (popping + 1) * TURN_BYTES <= QUEUE_BYTES
     }
 
     /// Everything that follows from time and state alone.
@@ -202,15 +236,19 @@ impl Session {
                 Beat::Nothing => {}
                 Beat::Ping => {
                     self.out.push(Action::Ping);
-                    self.send(ServerFrame::Ping { t: self.wall_ms });
+                    self.send(&ServerFrame::Ping { t: self.wall_ms });
                 }
                 Beat::Dead => self.close(close::HEARTBEAT, "heartbeat"),
             }
             if self.is_full() && now >= self.moved_at + SLOW_AFTER {
                 self.close(close::SLOW_CONSUMER, "slow_consumer");
             }
-            let idle = self.subs.values().all(|sub| sub.in_flight() == 0) && self.pending.is_empty();
-            if self.draining.is_some_and(|deadline| now >= deadline || (idle && self.queued_frames == 0)) {
+            let idle =
+                self.subs.values().all(|sub| sub.in_flight() == 0) && self.pending.is_empty();
+            if self
+                .draining
+                .is_some_and(|deadline| now >= deadline || (idle && self.queued_frames == 0))
+            {
                 self.close(close::RESTART, "restart");
             }
         }
@@ -219,31 +257,58 @@ impl Session {
             self.deliver(now);
             self.pop(now);
         }
-        if self.out.iter().any(|action| matches!(action, Action::Send { .. })) {
+        if self
+            .out
+            .iter()
+            .any(|action| matches!(action, Action::Send { .. }))
+        {
             self.heart.said(now);
         }
     }
 
     fn tend_leases(&mut self, now: Monotonic) {
-        let ids: Vec<u32> = self.subs.iter().filter(|(_, sub)| sub.look_at().is_some_and(|at| now >= at)).map(|(id, _)| *id).collect();
+        let ids: Vec<u32> = self
+            .subs
+            .iter()
+            .filter(|(_, sub)| sub.look_at().is_some_and(|at| now >= at))
+            .map(|(id, _)| *id)
+            .collect();
         for id in ids {
-            let Some(sub) = self.subs.get_mut(&id) else { continue };
+            let Some(sub) = self.subs.get_mut(&id) else {
+                continue;
+            };
             let (extend, ended) = sub.due(now);
             let (name, target) = (sub.spec.sub.clone(), Arc::clone(&sub.target));
-            self.tell_ended(&name, ended);
+            self.tell_ended(&name, &ended);
             if !extend.is_empty() {
-                let receipts = extend.iter().map(|item| Arc::clone(&item.receipt)).collect();
-                self.settle(Pending::Extension { sub: id, receipts }, &target, SettleKind::Extend, extend);
+                let receipts = extend
+                    .iter()
+                    .map(|item| Arc::clone(&item.receipt))
+                    .collect();
+                self.settle(
+                    Pending::Extension { sub: id, receipts },
+                    &target,
+                    SettleKind::Extend,
+                    extend,
+                );
             }
         }
     }
 
     /// `lease` frames, one a state.
-    pub(super) fn tell_ended(&mut self, sub: &str, ended: Vec<(Arc<str>, LeaseState)>) {
+    pub(super) fn tell_ended(&mut self, sub: &str, ended: &[(Arc<str>, LeaseState)]) {
         for state in [LeaseState::Expired, LeaseState::Lost, LeaseState::Limit] {
-            let receipts: Vec<String> = ended.iter().filter(|(_, of)| *of == state).map(|(receipt, _)| receipt.to_string()).collect();
+            let receipts: Vec<String> = ended
+                .iter()
+                .filter(|(_, of)| *of == state)
+                .map(|(receipt, _)| receipt.to_string())
+                .collect();
             if !receipts.is_empty() {
-                self.send(ServerFrame::Lease { sub: sub.to_owned(), receipts, state });
+                self.send(&ServerFrame::Lease {
+                    sub: sub.to_owned(),
+                    receipts,
+                    state,
+                });
             }
         }
     }
@@ -252,17 +317,29 @@ impl Session {
     fn deliver(&mut self, now: Monotonic) {
         let mut quiet = 0;
         while quiet < self.subs.len() {
-            let Some(id) = self.after(self.last_turn) else { return };
+            let Some(id) = self.after(self.last_turn) else {
+                return;
+            };
             self.last_turn = id;
-            let Some(sub) = self.subs.get_mut(&id) else { return };
+            let Some(sub) = self.subs.get_mut(&id) else {
+                return;
+            };
             let room = self.queued_frames == 0
-                || (self.queued_frames < QUEUE_FRAMES && sub.next_size().is_some_and(|size| self.queued_bytes + size.max(TURN_BYTES) <= QUEUE_BYTES));
+                || (self.queued_frames < QUEUE_FRAMES
+                    && sub.next_size().is_some_and(|size| {
+                        self.queued_bytes + size.max(TURN_BYTES) <= QUEUE_BYTES
+                    }));
             match room.then(|| sub.turn(now)).flatten() {
                 None => quiet += 1,
                 Some(turn) => {
                     quiet = 0;
-                    let frame = ServerFrame::Messages { sub: sub.spec.sub.clone(), seq: turn.seq, items: turn.items, credit: turn.credit };
-                    self.push(frame, true, turn.receipts);
+                    let frame = ServerFrame::Messages {
+                        sub: sub.spec.sub.clone(),
+                        seq: turn.seq,
+                        items: turn.items,
+                        credit: turn.credit,
+                    };
+                    self.push(&frame, true, turn.receipts);
                 }
             }
         }
@@ -270,7 +347,11 @@ impl Session {
 
     /// The subscription whose turn follows that of `id`.
     fn after(&self, id: u32) -> Option<u32> {
-        self.subs.range(id.saturating_add(1)..).next().or_else(|| self.subs.iter().next()).map(|(id, _)| *id)
+        self.subs
+            .range(id.saturating_add(1)..)
+            .next()
+            .or_else(|| self.subs.iter().next())
+            .map(|(id, _)| *id)
     }
 
     fn pop(&mut self, now: Monotonic) {
@@ -281,11 +362,18 @@ impl Session {
             }
             let Some(next) = self.after(id) else { return };
             id = next;
-            let Some(sub) = self.subs.get_mut(&id) else { return };
+            let Some(sub) = self.subs.get_mut(&id) else {
+                return;
+            };
             let invisible_ms = sub.invisible_ms();
             if let Some(wish) = sub.wish(now) {
                 sub.popping(wish.max, now);
-                self.out.push(Action::Pop { sub: id, max: wish.max, bytes: wish.bytes, invisible_ms });
+                self.out.push(Action::Pop {
+                    sub: id,
+                    max: wish.max,
+                    bytes: wish.bytes,
+                    invisible_ms,
+                });
             }
         }
     }
@@ -295,7 +383,11 @@ impl Session {
             return;
         }
         self.draining = Some(deadline);
-        self.send(ServerFrame::Drain { reconnect_within, deadline: deadline_text, reason: "restart".to_owned() });
+        self.send(&ServerFrame::Drain {
+            reconnect_within,
+            deadline: deadline_text,
+            reason: "restart".to_owned(),
+        });
         let ids: Vec<u32> = self.subs.keys().copied().collect();
         for id in ids {
             self.suspend_unsent(id);
@@ -304,9 +396,17 @@ impl Session {
 
     /// Popped messages that are in no frame yet go back, attempt not counted.
     pub(super) fn suspend_unsent(&mut self, id: u32) {
-        let Some(sub) = self.subs.get_mut(&id) else { return };
+        let Some(sub) = self.subs.get_mut(&id) else {
+            return;
+        };
         let (unsent, target) = (sub.take_unsent(), Arc::clone(&sub.target));
-        self.give_back(Pending::GiveBack, &target, SettleKind::Suspend, unsent, None);
+        self.give_back(
+            Pending::GiveBack,
+            &target,
+            SettleKind::Suspend,
+            unsent,
+            None,
+        );
     }
 
     pub(super) fn is_draining(&self) -> bool {
@@ -326,26 +426,64 @@ impl Session {
         self.ended = true;
         let ids: Vec<u32> = self.subs.keys().copied().collect();
         for id in ids {
-            let Some(sub) = self.subs.get_mut(&id) else { continue };
+            let Some(sub) = self.subs.get_mut(&id) else {
+                continue;
+            };
             let after = if clean { 0 } else { sub.spec.resume_window_ms };
             let ((delivered, unsent), target) = (sub.give_up(unwritten), Arc::clone(&sub.target));
-            self.give_back(Pending::GiveBack, &target, SettleKind::Suspend, unsent, None);
-            self.give_back(Pending::GiveBack, &target, SettleKind::Release, delivered, Some(after));
+            self.give_back(
+                Pending::GiveBack,
+                &target,
+                SettleKind::Suspend,
+                unsent,
+                None,
+            );
+            self.give_back(
+                Pending::GiveBack,
+                &target,
+                SettleKind::Release,
+                delivered,
+                Some(after),
+            );
             self.out.push(Action::Forget { sub: id });
         }
     }
 
     /// Settles on the gateway's own account.
-    pub(super) fn give_back(&mut self, pending: Pending, target: &Arc<Target>, kind: SettleKind, receipts: Vec<Arc<str>>, after_ms: Option<u64>) {
+    pub(super) fn give_back(
+        &mut self,
+        pending: Pending,
+        target: &Arc<Target>,
+        kind: SettleKind,
+        receipts: Vec<Arc<str>>,
+        after_ms: Option<u64>,
+    ) {
         if !receipts.is_empty() {
-            let items = receipts.into_iter().map(|receipt| SettleItem { invisible_ms: after_ms, ..SettleItem::bare(receipt) }).collect();
+            let items = receipts
+                .into_iter()
+                .map(|receipt| SettleItem {
+                    invisible_ms: after_ms,
+                    ..SettleItem::bare(receipt)
+                })
+                .collect();
             self.settle(pending, target, kind, items);
         }
     }
 
-    pub(super) fn settle(&mut self, pending: Pending, target: &Arc<Target>, kind: SettleKind, items: Vec<SettleItem>) {
+    pub(super) fn settle(
+        &mut self,
+        pending: Pending,
+        target: &Arc<Target>,
+        kind: SettleKind,
+        items: Vec<SettleItem>,
+    ) {
         let token = self.token(pending);
-        self.out.push(Action::Settle { token, target: Arc::clone(target), kind, items });
+        self.out.push(Action::Settle {
+            token,
+            target: Arc::clone(target),
+            kind,
+            items,
+        });
     }
 
     pub(super) fn token(&mut self, pending: Pending) -> u64 {
@@ -356,19 +494,30 @@ impl Session {
     }
 
     /// Queues a frame that is no messages: an answer where it has an id, else a push.
-    pub(super) fn send(&mut self, frame: ServerFrame) {
-        let push = !matches!(&frame, ServerFrame::Ok { .. } | ServerFrame::Error { id: Some(_), .. } | ServerFrame::Pong { .. });
+    pub(super) fn send(&mut self, frame: &ServerFrame) {
+        let push = !matches!(
+            frame,
+            ServerFrame::Ok { .. }
+                | ServerFrame::Error { id: Some(_), .. }
+                | ServerFrame::Pong { .. }
+        );
         self.push(frame, push, Vec::new());
     }
 
-    fn push(&mut self, frame: ServerFrame, push: bool, receipts: Vec<Arc<str>>) {
+    fn push(&mut self, frame: &ServerFrame, push: bool, receipts: Vec<Arc<str>>) {
         if self.ended {
             return;
         }
         // Plain structs of text and checked JSON cannot fail to be written.
-        let Ok(text) = serde_json::to_string(&frame) else { return };
+        let Ok(text) = serde_json::to_string(frame) else {
+            return;
+        };
         self.queued_bytes += text.len();
         self.queued_frames += 1;
-        self.out.push(Action::Send { text, push, receipts });
+        self.out.push(Action::Send {
+            text,
+            push,
+            receipts,
+        });
     }
 }

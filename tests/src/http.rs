@@ -134,7 +134,6 @@ impl Rest {
                 .await
             {
                 Ok(answer) => answer,
-                #[expect(clippy::panic, reason = "ends a test")]
                 Err(cause) => panic!("{method} {path}: {cause:#}"),
             }
         }

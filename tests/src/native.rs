@@ -54,6 +54,9 @@ impl Answer {
     }
 }
 
+/// A message of a batch: its body and its properties.
+pub type BatchItem<'a> = (Vec<u8>, Vec<(&'a str, &'a str)>);
+
 type Pending = Arc<Mutex<Option<HashMap<i32, oneshot::Sender<Answer>>>>>;
 
 /// One connection. A request that has no answer when it ends fails; whether it took effect is then unknown.
@@ -147,7 +150,7 @@ impl Native {
         &self,
         topic: &str,
         queue: i32,
-        messages: &[(Vec<u8>, Vec<(&str, &str)>)],
+        messages: &[BatchItem<'_>],
     ) -> Result<Answer> {
         let mut body = BytesMut::new();
         for (payload, properties) in messages {

@@ -68,7 +68,6 @@ impl Gantry {
     ///
     /// # Panics
     /// When its ready file has no such role.
-    #[expect(clippy::panic, reason = "ends a test")]
     pub fn addr(&self, role: &str) -> SocketAddr {
         match self.addrs.get(role) {
             Some(addr) => *addr,
@@ -219,7 +218,6 @@ impl Drop for Gantry {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "shown with the failure of a test")]
 fn eprint_tail(command: &str, tail: &[&str]) {
     eprintln!("--- last lines logged by gantry {command}");
     for line in tail.iter().rev() {

@@ -14,7 +14,6 @@ pub const SLOW: Duration = Duration::from_secs(300);
 ///
 /// # Panics
 /// When the limit is reached.
-#[expect(clippy::panic, reason = "ends a test")]
 pub fn within<F: Future<Output = ()>>(limit: Duration, body: F) {
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -35,7 +34,6 @@ pub fn within<F: Future<Output = ()>>(limit: Duration, body: F) {
 ///
 /// # Panics
 /// When the limit is reached.
-#[expect(clippy::panic, reason = "ends a test")]
 pub async fn eventually<T, F, P>(limit: Duration, what: &str, mut probe: P) -> T
 where
     F: Future<Output = Option<T>>,

@@ -119,7 +119,7 @@ fn ten_thousand_messages_of_every_send_mode_arrive_once_as_they_were_sent() {
             assert_eq!(delivery["body"], send["body"], "body of {n}");
             assert_eq!(
                 text(delivery, "tags"),
-                if n % 2 == 0 { "red" } else { "green" }
+                if n.is_multiple_of(2) { "red" } else { "green" }
             );
             assert_eq!(text(delivery, "keys"), format!("k-{n}"));
             assert_eq!(text(&delivery["properties"], "colour"), "grün ✓");

@@ -12,6 +12,7 @@
 
 pub mod app;
 pub mod config;
+pub mod db;
 pub mod error;
 pub mod json;
 pub mod message;

@@ -1,9 +1,14 @@
 //! Receiving: pop, notification, settling.
 
-use super::{Scope, Upstream};
+use super::routes::Broker;
+use super::{Scope, Upstream, decode, mapping};
 use crate::error::{ApiError, Code};
 use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
+use wire::body::gantry::GroupDetail;
+use wire::{Command, RequestCode, ResponseCode};
 
 /// What a lease is, for the broker that gave it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -112,6 +117,15 @@ pub struct Popped {
     pub paused: bool,
     /// Brokers this answer could not take from, with the reason.
     pub partial: Vec<(String, &'static str)>,
+    giver: Option<Giver>,
+}
+
+/// Whom to give messages back to.
+#[derive(Clone, Debug)]
+struct Giver {
+    upstream: Upstream,
+    scope: Scope,
+    group: String,
 }
 
 impl Popped {
@@ -119,6 +133,22 @@ impl Popped {
     #[must_use]
     pub fn take(&mut self) -> Vec<Delivery> {
         std::mem::take(&mut self.messages)
+    }
+}
+
+impl Drop for Popped {
+    fn drop(&mut self) {
+        if self.messages.is_empty() {
+            return;
+        }
+        let Some(giver) = self.giver.take() else { return };
+        let items: Vec<Settlement> =
+            self.take().into_iter().map(|m| Settlement { lease: m.lease, op: SettleOp::Suspend }).collect();
+        let tracker = giver.upstream.0.options.tracker.clone();
+        tracker.spawn(async move {
+            let deadline = Instant::now() + Duration::from_secs(5);
+            giver.upstream.settle(&giver.scope, &giver.group, &items, deadline).await;
+        });
     }
 }
 
@@ -227,6 +257,9 @@ pub struct SettleOutcome {
     pub visible_at_ms: Option<i64>,
 }
 
+/// Largest answer of one pop.
+const POP_MAX: u32 = 256;
+
 impl Upstream {
     /// One no-wait sweep over all brokers that hold the topic(s). Creates group and subscription where `autoCreate` is
     /// on and a topic is named. Dropping the returned future, or the result, loses no attempt.
@@ -235,27 +268,126 @@ impl Upstream {
     /// `group_not_found`, `topic_not_found`, `subscription_not_found`, `group_mode_conflict`, `too_many_inflight`,
     /// `broker_unavailable` (no broker reached).
     pub async fn pop(&self, request: &PopRequest) -> Result<Popped, ApiError> {
-        let _ = request;
-        Err(ApiError::not_implemented("receiving is not there yet"))
+        let group = self.group_for_receive(&request.group, request.topic.as_deref(), request.deadline).await?;
+        let mut all = Popped::default();
+        all.giver = Some(self.giver(request));
+        let mut asked = 0_usize;
+        let mut last = None;
+        for topic in self.topics_of(&group, request.topic.as_deref()) {
+            let Some(route) = self.route(&topic, request.deadline).await? else {
+                if request.topic.is_some() {
+                    return Err(ApiError::new(Code::TopicNotFound, format!("topic '{topic}' does not exist")));
+                }
+                continue;
+            };
+            let start = self.0.routes.next_name_server();
+            for i in 0..route.readable.len() {
+                let left = request.max.min(POP_MAX).saturating_sub(u32::try_from(all.messages.len()).unwrap_or(u32::MAX));
+                let bytes: usize = all.messages.iter().map(|m| m.body.len()).sum();
+                let bytes_left = request.max_bytes.saturating_sub(u32::try_from(bytes).unwrap_or(u32::MAX));
+                if left == 0 || (bytes_left == 0 && !all.messages.is_empty()) {
+                    all.more = true;
+                    return Ok(all);
+                }
+                let broker = Arc::clone(&route.readable[(start.wrapping_add(i)) % route.readable.len()]);
+                asked += 1;
+                match self.pop_broker(request, &topic, &broker, left, bytes_left, &group).await {
+                    Ok(mut part) => {
+                        all.more |= part.more;
+                        all.paused |= part.paused;
+                        all.messages.append(&mut part.messages);
+                    }
+                    Err(error) => {
+                        let reason = match error.code() {
+                            Code::BrokerUnavailable | Code::BrokerTimeout | Code::BrokerBusy => "unreachable",
+                            Code::GroupNotFound | Code::SubscriptionNotFound if route.readable.len() > 1 => "stale_config",
+                            _ => return Err(error),
+                        };
+                        if !all.partial.iter().any(|(name, _)| *name == broker.name) {
+                            all.partial.push((broker.name.clone(), reason));
+                        }
+                        last = Some(error);
+                    }
+                }
+            }
+        }
+        match last {
+            Some(error) if all.partial.len() == asked => Err(error),
+            _ => Ok(all),
+        }
     }
 
-    /// Waits until something may be deliverable to the group, at most until `until`. All waiters of one gateway, group,
-    /// topic and broker share one NOTIFICATION. `topic` None = all subscribed topics.
-    ///
-    /// # Errors
-    /// As [`Upstream::pop`].
-    pub async fn notification(
-        &self, scope: &Scope, group: &str, topic: Option<&str>, until: Instant,
-    ) -> Result<Wake, ApiError> {
-        let _ = (scope, group, topic, until);
-        Err(ApiError::not_implemented("receiving is not there yet"))
+    fn giver(&self, request: &PopRequest) -> Giver {
+        Giver { upstream: self.clone(), scope: request.scope.clone(), group: request.group.clone() }
     }
 
-    /// Settles leases of one group; same order, same length as asked. Never fails as a whole: what cannot be reached is
-    /// `unavailable`.
-    pub async fn settle(&self, scope: &Scope, group: &str, items: &[Settlement], deadline: Instant) -> Vec<SettleOutcome> {
-        let _ = (scope, group, deadline);
-        let gone = SettleOutcome { status: SettleStatus::Unavailable, late: false, already: false, visible_at_ms: None };
-        vec![gone; items.len()]
+    /// The topics to sweep, in rotated order.
+    pub(super) fn topics_of(&self, group: &GroupDetail, named: Option<&str>) -> Vec<String> {
+        if let Some(topic) = named {
+            return vec![topic.to_owned()];
+        }
+        let mut topics: Vec<String> = group.subscriptions.iter().map(|s| s.topic.clone()).collect();
+        if topics.len() > 1 {
+            let by = self.0.routes.next_name_server() % topics.len();
+            topics.rotate_left(by);
+        }
+        topics
+    }
+
+    /// The pop runs in a task of its own: a caller that goes away loses no message, since the task gives them back.
+    async fn pop_broker(
+        &self, request: &PopRequest, topic: &str, broker: &Arc<Broker>, max: u32, max_bytes: u32, group: &Arc<GroupDetail>,
+    ) -> Result<Popped, ApiError> {
+        let mut command = Command::request(RequestCode::PopMessage);
+        let ext = &mut command.ext;
+        ext.put("consumerGroup", &request.group);
+        ext.put("topic", topic);
+        ext.put("queueId", "-1");
+        ext.put("maxMsgNums", max);
+        ext.put("invisibleTime", request.invisible_ms.unwrap_or(0));
+        ext.put("pollTime", "0");
+        ext.put("bornTime", self.now_ms());
+        ext.put("initMode", "0");
+        ext.put("gantry", "1");
+        ext.put("member", &request.member);
+        ext.put("maxBytes", max_bytes.max(1));
+        let (upstream, broker, group, topic) = (self.clone(), Arc::clone(broker), Arc::clone(group), topic.to_owned());
+        let (giver, deadline) = (self.giver(request), request.deadline);
+        let task = self.0.options.tracker.spawn(async move {
+            let response = upstream.call(&broker.addr, command, deadline).await?;
+            upstream.read_pop(&response, &broker.name, &topic, &group, giver)
+        });
+        task.await.unwrap_or_else(|_| Err(ApiError::new(Code::Internal, "the receive was interrupted")))
+    }
+
+    fn read_pop(&self, response: &Command, broker: &str, topic: &str, group: &GroupDetail, giver: Giver) -> Result<Popped, ApiError> {
+        let mut popped = Popped::default();
+        popped.paused = response.ext.bool("paused");
+        match response.response_code() {
+            ResponseCode::Success => {}
+            ResponseCode::PollingTimeout | ResponseCode::PullNotFound | ResponseCode::PullRetryImmediately => return Ok(popped),
+            _ => {
+                let about = mapping::About::Receive(&giver.group, topic);
+                return Err(self.forget_if_unknown(mapping::answer(response, about), &giver.group));
+            }
+        }
+        if response.ext.optional::<u64>("groupVersion").ok().flatten().is_some_and(|v| v > group.version) {
+            self.0.groups.outdated(&giver.group);
+        }
+        let context = decode::Context {
+            broker,
+            scope: &giver.scope,
+            group: &giver.group,
+            receipts: &self.0.options.receipts,
+            max_attempts: group.spec.max_attempts,
+            now_ms: i64::try_from(self.now_ms()).unwrap_or(i64::MAX),
+        };
+        popped.messages = decode::deliveries(response, &context)?;
+        popped.more = response.ext.optional::<i64>("restNum").ok().flatten().is_some_and(|n| n > 0);
+        if !popped.messages.is_empty() {
+            self.0.notifier.taken(&giver.group, topic, broker);
+        }
+        popped.giver = Some(giver);
+        Ok(popped)
     }
 }

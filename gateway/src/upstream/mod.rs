@@ -1,23 +1,100 @@
 //! Calls to name servers and brokers: the only part of the gateway that speaks remoting.
 
 pub mod admin;
+mod brokers;
 pub mod consumer;
+mod dead_letters;
+mod decode;
+mod groups;
+pub mod mapping;
+mod notify;
 pub mod producer;
 pub mod routes;
 pub mod select;
+mod settle;
 
-pub use consumer::{Delivery, Lease, Popped, PopRequest, SettleOp, SettleOutcome, SettleStatus, Settlement, Wake};
+pub use admin::{BrokerTopic, Pending, Precondition};
+pub use consumer::{
+    Delivery, LastError, Lease, PopRequest, Popped, SettleOp, SettleOutcome, SettleStatus, Settlement, Wake,
+};
+pub use dead_letters::{DeadLetter, DeadPage};
 pub use producer::{Draft, Durability, Sent};
 
+use crate::error::ApiError;
+use crate::receipt::ReceiptKeys;
+use clock::Clock;
+use remoting::{Client, ClientOptions};
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+use wire::Command;
 
 /// Tenant and namespace of a call. Only `default`/`default` exists so far; its names are bare in the brokers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope;
 
+/// What an [`Upstream`] is made of.
+#[derive(Debug)]
+pub struct UpstreamOptions {
+    /// Name servers, `host:port`.
+    pub name_servers: Vec<String>,
+    /// Whether sends create topics and receives create groups.
+    pub auto_create: bool,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Signs the receipts of deliveries.
+    pub receipts: Arc<ReceiptKeys>,
+    /// Owns the tasks.
+    pub tracker: TaskTracker,
+}
+
 /// The cluster as the gateway sees it; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Upstream(#[expect(dead_code, reason = "filled next")] Arc<Inner>);
+pub struct Upstream(Arc<Inner>);
 
 #[derive(Debug)]
-struct Inner {}
+struct Inner {
+    client: Client,
+    options: UpstreamOptions,
+    routes: routes::RouteCache,
+    brokers: brokers::BrokerCache,
+    groups: groups::GroupCache,
+    selector: select::Selector,
+    notifier: notify::Notifier,
+}
+
+impl Upstream {
+    /// Nothing is called yet.
+    #[must_use]
+    pub fn new(options: UpstreamOptions) -> Self {
+        Self(Arc::new(Inner {
+            client: Client::new(ClientOptions::default()),
+            options,
+            routes: routes::RouteCache::default(),
+            brokers: brokers::BrokerCache::default(),
+            groups: groups::GroupCache::default(),
+            selector: select::Selector::default(),
+            notifier: notify::Notifier::default(),
+        }))
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.0.options.clock.now_ms()
+    }
+
+    /// Sends one request to a broker; every local failure becomes the error a client sees.
+    async fn call(&self, addr: &str, command: Command, deadline: Instant) -> Result<Command, ApiError> {
+        let left = time_left(deadline)?;
+        self.0.client.invoke(addr, command, left).await.map_err(|e| mapping::remoting(&e))
+    }
+}
+
+/// What is left until the deadline.
+///
+/// # Errors
+/// `broker_timeout` when nothing is left.
+fn time_left(deadline: Instant) -> Result<Duration, ApiError> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(mapping::out_of_time()) } else { Ok(left) }
+}

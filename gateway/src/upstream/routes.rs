@@ -1,1 +1,208 @@
-//! Topic routes: cached, refreshed on error and every 10 s.
+//! Topic routes: cached, refreshed in the background every 10 s while in use, and at once when an answer says so.
+
+use super::{Upstream, mapping};
+use crate::error::ApiError;
+use arc_swap::ArcSwapOption;
+use clock::Monotonic;
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+use wire::json::{Value, parse};
+use wire::{Command, RequestCode, ResponseCode};
+
+const FRESH: Duration = Duration::from_secs(10);
+/// Topics remembered; beyond, the ones without a route go first, then any.
+const TOPICS_MAX: usize = 20_000;
+const PERM_READ: i32 = 4;
+const PERM_WRITE: i32 = 2;
+
+/// A master.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Broker {
+    /// Name.
+    pub name: String,
+    /// `host:port`.
+    pub addr: String,
+}
+
+/// Where a topic lives.
+#[derive(Debug, Default)]
+pub struct Route {
+    /// Writable queues, by broker name, then id.
+    pub writable: Vec<(Arc<Broker>, i32)>,
+    /// Brokers with readable queues, by name.
+    pub readable: Vec<Arc<Broker>>,
+}
+
+/// One topic.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    known: ArcSwapOption<(Monotonic, Arc<Route>)>,
+    fetching: tokio::sync::Mutex<()>,
+    refreshing: AtomicBool,
+    /// Round robin over the writable queues.
+    pub(super) turn: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct RouteCache {
+    topics: RwLock<HashMap<String, Arc<Entry>>>,
+    name_server: AtomicUsize,
+}
+
+impl RouteCache {
+    pub(super) fn next_name_server(&self) -> usize {
+        self.name_server.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(super) fn entry(&self, topic: &str) -> Arc<Entry> {
+        if let Some(entry) = self.topics.read().get(topic) {
+            return Arc::clone(entry);
+        }
+        let mut topics = self.topics.write();
+        if topics.len() >= TOPICS_MAX {
+            topics.retain(|_, entry| entry.known.load().is_some());
+            if topics.len() >= TOPICS_MAX {
+                let some = topics.keys().next().cloned();
+                some.map(|name| topics.remove(&name));
+            }
+        }
+        Arc::clone(topics.entry(topic.to_owned()).or_default())
+    }
+
+    /// Forgets a topic (it was deleted).
+    pub(super) fn forget(&self, topic: &str) {
+        self.topics.write().remove(topic);
+    }
+}
+
+impl Upstream {
+    /// The route of a topic; `None` = no such topic. A route older than 10 s is used once more while it is refreshed.
+    ///
+    /// # Errors
+    /// `no_route` when no name server answers and nothing is known.
+    pub(super) async fn route(&self, topic: &str, deadline: Instant) -> Result<Option<Arc<Route>>, ApiError> {
+        let entry = self.0.routes.entry(topic);
+        if let Some(known) = &*entry.known.load() {
+            if self.0.options.clock.monotonic().since(known.0) >= FRESH && !entry.refreshing.swap(true, Ordering::AcqRel) {
+                let (upstream, topic) = (self.clone(), topic.to_owned());
+                self.0.options.tracker.spawn(async move {
+                    let deadline = Instant::now() + Duration::from_secs(5);
+                    if let Err(error) = upstream.refresh_route(&topic, deadline).await {
+                        tracing::debug!(%error, topic, "route not refreshed");
+                    }
+                    upstream.0.routes.entry(&topic).refreshing.store(false, Ordering::Release);
+                });
+            }
+            return Ok(Some(Arc::clone(&known.1)));
+        }
+        self.refresh_route(topic, deadline).await
+    }
+
+    /// The route as the name servers know it now. Callers that meet share one request. Where no name server answers the
+    /// last good route stays.
+    ///
+    /// # Errors
+    /// `no_route`.
+    pub(super) async fn refresh_route(&self, topic: &str, deadline: Instant) -> Result<Option<Arc<Route>>, ApiError> {
+        let entry = self.0.routes.entry(topic);
+        let stamp = |e: &Entry| e.known.load().as_ref().map(|k| k.0);
+        let before = stamp(&entry);
+        let _one = entry.fetching.lock().await;
+        if stamp(&entry) != before {
+            return Ok(entry.known.load().as_ref().map(|k| Arc::clone(&k.1)));
+        }
+        let command = Command::request(RequestCode::GetRouteinfoByTopic)
+            .with_ext("topic", topic)
+            .with_ext("acceptStandardJsonOnly", true);
+        let response = match self.ask_name_server(&command, deadline).await {
+            Ok(response) => response,
+            Err(error) => return entry.known.load().as_ref().map(|k| Some(Arc::clone(&k.1))).ok_or(error),
+        };
+        match response.response_code() {
+            ResponseCode::Success => {
+                let route = Arc::new(read(&response));
+                self.store_route(&entry, Arc::clone(&route));
+                Ok(Some(route))
+            }
+            ResponseCode::TopicNotExist => {
+                self.0.routes.forget(topic);
+                Ok(None)
+            }
+            _ => Err(mapping::answer(&response, mapping::About::Topic(topic))),
+        }
+    }
+
+    fn store_route(&self, entry: &Entry, route: Arc<Route>) {
+        entry.known.store(Some(Arc::new((self.0.options.clock.monotonic(), route))));
+    }
+
+    /// Remembers a route that was just made, before the name servers tell it.
+    pub(super) fn learn_route(&self, topic: &str, route: Route) {
+        let entry = self.0.routes.entry(topic);
+        self.store_route(&entry, Arc::new(route));
+    }
+}
+
+/// RocketMQ TopicRouteData, standard JSON.
+fn read(response: &Command) -> Route {
+    let mut route = Route::default();
+    let Ok(data) = parse(&response.body.to_bytes()) else { return route };
+    let list = |name: &str| match data.get(name) {
+        Some(Value::Array(items)) => items.as_slice(),
+        _ => &[],
+    };
+    let text = |value: &Value, name: &str| match value.get(name) {
+        Some(Value::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let number = |value: &Value, name: &str| match value.get(name) {
+        Some(Value::Number(n) | Value::String(n)) => n.parse::<i32>().unwrap_or(0),
+        _ => 0,
+    };
+    let mut brokers: HashMap<String, Arc<Broker>> = HashMap::new();
+    for broker in list("brokerDatas") {
+        let addr = broker.get("brokerAddrs").and_then(|addrs| text(addrs, "0"));
+        if let (Some(name), Some(addr)) = (text(broker, "brokerName"), addr) {
+            brokers.insert(name.clone(), Arc::new(Broker { name, addr }));
+        }
+    }
+    let mut queues: Vec<&Value> = list("queueDatas").iter().collect();
+    queues.sort_by_key(|q| text(q, "brokerName"));
+    for queue in queues {
+        let Some(broker) = text(queue, "brokerName").and_then(|name| brokers.get(&name)) else { continue };
+        let perm = number(queue, "perm");
+        if perm & PERM_WRITE != 0 {
+            // A broker never has more; a hostile number must not fill memory.
+            let count = number(queue, "writeQueueNums").clamp(0, 65_536);
+            route.writable.extend((0..count).map(|id| (Arc::clone(broker), id)));
+        }
+        if perm & PERM_READ != 0 && number(queue, "readQueueNums") > 0 {
+            route.readable.push(Arc::clone(broker));
+        }
+    }
+    route
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_are_sorted_by_broker_and_only_masters_count() {
+        let body = r#"{"brokerDatas":[
+            {"brokerName":"b","brokerAddrs":{"0":"1.1.1.1:2","1":"1.1.1.1:3"}},{"brokerName":"a","brokerAddrs":{"0":"1.1.1.1:1"}},
+            {"brokerName":"s","brokerAddrs":{"1":"1.1.1.1:9"}}],
+            "queueDatas":[{"brokerName":"b","perm":6,"readQueueNums":1,"writeQueueNums":2},
+            {"brokerName":"a","perm":4,"readQueueNums":1,"writeQueueNums":1},{"brokerName":"s","perm":6,"readQueueNums":1,"writeQueueNums":1}]}"#;
+        let route = read(&Command::response(ResponseCode::Success).with_body(body));
+        let writable: Vec<_> = route.writable.iter().map(|(b, id)| (b.name.as_str(), b.addr.as_str(), *id)).collect();
+        assert_eq!(writable, [("b", "1.1.1.1:2", 0), ("b", "1.1.1.1:2", 1)]);
+        let readable: Vec<_> = route.readable.iter().map(|b| b.name.as_str()).collect();
+        assert_eq!(readable, ["a", "b"]);
+        assert!(read(&Command::response(ResponseCode::Success).with_body("{")).writable.is_empty());
+    }
+}

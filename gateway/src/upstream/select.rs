@@ -1,1 +1,90 @@
 //! Queue choice: by ordering key, else round robin that avoids brokers in trouble.
+
+use super::routes::{Broker, Entry, Route};
+use clock::Monotonic;
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use wire::message::tags::java_string_hash;
+
+/// How long a broker that refused or failed is passed over.
+const AVOID: Duration = Duration::from_secs(2);
+
+/// Brokers in trouble and until when to pass them over. As many entries as there are brokers.
+#[derive(Debug, Default)]
+pub(super) struct Selector {
+    trouble: RwLock<HashMap<String, Monotonic>>,
+}
+
+impl Selector {
+    /// A broker failed: pass it over for a while.
+    pub(super) fn avoid(&self, broker: &str, now: Monotonic) {
+        let mut trouble = self.trouble.write();
+        trouble.retain(|_, until| *until > now);
+        trouble.insert(broker.to_owned(), now + AVOID);
+    }
+
+    /// The next queue in turn on a broker that is not in trouble and was not tried; else on one that was not tried.
+    pub(super) fn next(&self, entry: &Entry, route: &Route, tried: &[String], now: Monotonic) -> Option<(Arc<Broker>, i32)> {
+        let count = route.writable.len();
+        if count == 0 {
+            return None;
+        }
+        let start = entry.turn.fetch_add(1, Ordering::Relaxed);
+        let trouble = self.trouble.read();
+        let at = |i: usize| &route.writable[(start.wrapping_add(i)) % count];
+        let untried = |queue: &&(Arc<Broker>, i32)| !tried.contains(&queue.0.name);
+        let calm = |queue: &&(Arc<Broker>, i32)| trouble.get(&queue.0.name).is_none_or(|until| *until <= now);
+        let found = if trouble.is_empty() && tried.is_empty() {
+            Some(at(0))
+        } else {
+            (0..count).map(at).find(|q| untried(q) && calm(q)).or_else(|| (0..count).map(at).find(untried))
+        };
+        found.cloned()
+    }
+}
+
+/// The queue of an ordering key: `abs(hashCode % count)` as RocketMQ's SelectMessageQueueByHash.
+pub(super) fn by_key(route: &Route, key: &str) -> Option<(Arc<Broker>, i32)> {
+    let count = i32::try_from(route.writable.len()).ok().filter(|n| *n > 0)?;
+    let index = (java_string_hash(key) % count).unsigned_abs();
+    route.writable.get(usize::try_from(index).ok()?).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route() -> Route {
+        let broker = |name: &str| Arc::new(Broker { name: name.into(), addr: String::new() });
+        let (a, b) = (broker("a"), broker("b"));
+        Route { writable: vec![(Arc::clone(&a), 0), (a, 1), (Arc::clone(&b), 0), (b, 1)], readable: Vec::new() }
+    }
+
+    #[test]
+    fn one_key_has_one_queue() {
+        let route = route();
+        for key in ["", "cust-9", "polygenelubricants", "中"] {
+            let first = by_key(&route, key).unwrap();
+            assert_eq!(by_key(&route, key).unwrap(), first);
+        }
+        assert!(by_key(&Route::default(), "x").is_none());
+    }
+
+    #[test]
+    fn a_broker_in_trouble_is_passed_over_until_it_is_the_only_one() {
+        let (selector, entry, route) = (Selector::default(), Entry::default(), route());
+        let now = Monotonic::from_millis(1_000);
+        selector.avoid("a", now);
+        for _ in 0..8 {
+            assert_eq!(selector.next(&entry, &route, &[], now).unwrap().0.name, "b");
+        }
+        assert_eq!(selector.next(&entry, &route, &["b".to_owned()], now).unwrap().0.name, "a");
+        assert!(selector.next(&entry, &route, &["a".to_owned(), "b".to_owned()], now).is_none());
+        let later = now + Duration::from_secs(3);
+        let names: std::collections::HashSet<_> = (0..8).map(|_| selector.next(&entry, &route, &[], later).unwrap().0.name.clone()).collect();
+        assert_eq!(names.len(), 2);
+    }
+}

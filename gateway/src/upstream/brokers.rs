@@ -1,0 +1,114 @@
+//! The brokers of the cluster (GET_BROKER_CLUSTER_INFO): name, master address.
+
+use super::{Upstream, mapping};
+use crate::error::{ApiError, Code};
+use arc_swap::ArcSwapOption;
+use clock::Monotonic;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use wire::json::{Value, parse};
+use wire::{Command, RequestCode, ResponseCode};
+
+const FRESH: Duration = Duration::from_secs(10);
+
+/// Masters by name, in order.
+#[derive(Debug, Default)]
+pub(super) struct Masters {
+    pub(super) by_name: BTreeMap<String, String>,
+    /// Names of clusters: each is also the name of a system topic.
+    pub(super) clusters: BTreeSet<String>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct BrokerCache {
+    current: ArcSwapOption<(Monotonic, Arc<Masters>)>,
+    fetching: tokio::sync::Mutex<()>,
+}
+
+impl Upstream {
+    /// Masters, at most 10 s old; the last good answer where no name server can be reached.
+    ///
+    /// # Errors
+    /// `no_route` when nothing was ever known.
+    pub(super) async fn masters(&self, deadline: Instant) -> Result<Arc<Masters>, ApiError> {
+        let now = self.0.options.clock.monotonic();
+        let cached = self.0.brokers.current.load_full();
+        if let Some(known) = &cached
+            && now.since(known.0) < FRESH
+            && !known.1.by_name.is_empty()
+        {
+            return Ok(Arc::clone(&known.1));
+        }
+        self.refresh_masters(deadline).await.or_else(|error| cached.map(|known| Arc::clone(&known.1)).ok_or(error))
+    }
+
+    /// Masters as the name servers know them now.
+    ///
+    /// # Errors
+    /// `no_route`.
+    pub(super) async fn refresh_masters(&self, deadline: Instant) -> Result<Arc<Masters>, ApiError> {
+        let before = self.0.brokers.current.load_full();
+        let _one = self.0.brokers.fetching.lock().await;
+        let after = self.0.brokers.current.load_full();
+        if let Some(known) = &after
+            && before.is_none_or(|b| b.0 != known.0)
+        {
+            return Ok(Arc::clone(&known.1));
+        }
+        let response = self.ask_name_server(&Command::request(RequestCode::GetBrokerClusterInfo), deadline).await?;
+        if response.response_code() != ResponseCode::Success {
+            return Err(ApiError::new(Code::NoRoute, "the name server does not know the cluster"));
+        }
+        let masters = Arc::new(read(&response));
+        let now = self.0.options.clock.monotonic();
+        self.0.brokers.current.store(Some(Arc::new((now, Arc::clone(&masters)))));
+        Ok(masters)
+    }
+
+    /// The address of a broker's master.
+    pub(super) async fn master(&self, broker: &str, deadline: Instant) -> Option<String> {
+        if let Ok(masters) = self.masters(deadline).await
+            && let Some(addr) = masters.by_name.get(broker)
+        {
+            return Some(addr.clone());
+        }
+        self.refresh_masters(deadline).await.ok()?.by_name.get(broker).cloned()
+    }
+
+    /// Asks the name servers in turn until one answers.
+    pub(super) async fn ask_name_server(&self, command: &Command, deadline: Instant) -> Result<Command, ApiError> {
+        const PATIENCE: Duration = Duration::from_secs(3);
+        let servers = &self.0.options.name_servers;
+        let first = self.0.routes.next_name_server();
+        for i in 0..servers.len() {
+            let left = deadline.saturating_duration_since(Instant::now()).min(PATIENCE);
+            if left.is_zero() {
+                return Err(mapping::out_of_time());
+            }
+            let server = &servers[(first + i) % servers.len()];
+            match self.0.client.invoke(server, command.clone(), left).await {
+                Ok(response) => return Ok(response),
+                Err(error) => tracing::debug!(%error, "name server did not answer"),
+            }
+        }
+        Err(ApiError::new(Code::NoRoute, "no name server can be reached"))
+    }
+}
+
+fn read(response: &Command) -> Masters {
+    let mut masters = Masters::default();
+    let Ok(info) = parse(&response.body.to_bytes()) else { return masters };
+    if let Some(Value::Object(table)) = info.get("brokerAddrTable") {
+        for (name, broker) in table {
+            if let Some(Value::String(addr)) = broker.get("brokerAddrs").and_then(|addrs| addrs.get("0")) {
+                masters.by_name.insert(name.clone(), addr.clone());
+            }
+        }
+    }
+    if let Some(Value::Object(table)) = info.get("clusterAddrTable") {
+        masters.clusters = table.iter().map(|(name, _)| name.clone()).collect();
+    }
+    masters
+}

@@ -1,0 +1,166 @@
+//! The plain list of dead letters: `%DLQ%group` read from its queues, without a lease and without a trace.
+
+use super::decode::{self, Content};
+use super::{Upstream, mapping, time_left};
+use crate::error::{ApiError, Code};
+use tokio::time::Instant;
+use wire::message::names;
+use wire::message::record::RecordView;
+use wire::{Command, RequestCode, ResponseCode};
+
+/// System group under which lists are read (RocketMQ 5.4.0 MixAll.TOOLS_CONSUMER_GROUP).
+const READER_GROUP: &str = "TOOLS_CONSUMER";
+/// Bit of the pull flag: the subscription is in the header (RocketMQ 5.4.0 PullSysFlag).
+const SUBSCRIPTION_IN_HEADER: i32 = 4;
+/// Records of one pull.
+const PULL_MAX: usize = 32;
+
+/// One dead letter.
+#[derive(Clone, Debug)]
+pub struct DeadLetter {
+    /// The message id.
+    pub message_id: String,
+    /// First topic.
+    pub topic: String,
+    /// Broker of the first store.
+    pub broker: String,
+    /// Queue of the first store.
+    pub queue_id: i32,
+    /// Offset of the first store.
+    pub queue_offset: i64,
+    /// Deliveries made.
+    pub attempts: i64,
+    /// Epoch ms.
+    pub first_delivered_at_ms: Option<i64>,
+    /// Epoch ms.
+    pub dead_at_ms: i64,
+    /// `maxAttempts`, `rejected`, `expired` or `manual`.
+    pub cause: String,
+    /// Of the last nack.
+    pub code: Option<String>,
+    /// Of the last nack.
+    pub reason: Option<String>,
+    /// Tag.
+    pub tag: Option<String>,
+    /// Keys.
+    pub keys: Vec<String>,
+    /// Ordering key.
+    pub ordering_key: Option<String>,
+    /// The user's properties.
+    pub properties: Vec<(String, String)>,
+    /// Content type.
+    pub content_type: String,
+    /// The body.
+    pub body: bytes::Bytes,
+}
+
+/// A page of dead letters and where the next begins: (broker, queue, offset).
+#[derive(Debug, Default)]
+pub struct DeadPage {
+    /// Oldest first within a queue.
+    pub items: Vec<DeadLetter>,
+    /// `None` = the end.
+    pub next: Option<(String, i32, i64)>,
+}
+
+impl Upstream {
+    /// Dead letters of a group from a position on.
+    ///
+    /// # Errors
+    /// `no_route`, `broker_unavailable`, `broker_timeout`.
+    pub async fn dead_letters(&self, group: &str, from: Option<(String, i32, i64)>, limit: usize, deadline: Instant) -> Result<DeadPage, ApiError> {
+        let topic = format!("%DLQ%{group}");
+        let (brokers, silent) = self.topic_now(&topic, deadline).await?;
+        if brokers.is_empty() && !silent.is_empty() {
+            return Err(ApiError::new(Code::BrokerUnavailable, format!("brokers {} cannot be reached", silent.join(", "))));
+        }
+        let mut page = DeadPage::default();
+        for holder in &brokers {
+            let Some(addr) = self.master(&holder.broker, deadline).await else { continue };
+            for queue in &holder.detail.queues {
+                let here = (holder.broker.as_str(), queue.id);
+                let start = match &from {
+                    Some((broker, id, offset)) => match here.cmp(&(broker.as_str(), *id)) {
+                        std::cmp::Ordering::Less => continue,
+                        std::cmp::Ordering::Equal => (*offset).max(queue.min_offset),
+                        std::cmp::Ordering::Greater => queue.min_offset,
+                    },
+                    None => queue.min_offset,
+                };
+                let mut at = start;
+                while at < queue.max_offset {
+                    if page.items.len() >= limit {
+                        page.next = Some((holder.broker.clone(), queue.id, at));
+                        return Ok(page);
+                    }
+                    let want = (limit - page.items.len()).min(PULL_MAX);
+                    at = self.pull_dead(&addr, &topic, &holder.broker, queue.id, at, want, &mut page.items, deadline).await?;
+                }
+            }
+        }
+        Ok(page)
+    }
+
+    /// One pull; answers the next offset.
+    #[expect(clippy::too_many_arguments, reason = "a pull has that many fields")]
+    async fn pull_dead(
+        &self, addr: &str, topic: &str, broker: &str, queue_id: i32, offset: i64, max: usize, out: &mut Vec<DeadLetter>, deadline: Instant,
+    ) -> Result<i64, ApiError> {
+        let mut command = Command::request(RequestCode::PullMessage);
+        let ext = &mut command.ext;
+        ext.put("consumerGroup", READER_GROUP);
+        ext.put("topic", topic);
+        ext.put("queueId", queue_id);
+        ext.put("queueOffset", offset);
+        ext.put("maxMsgNums", u64::try_from(max).unwrap_or(1));
+        ext.put("sysFlag", SUBSCRIPTION_IN_HEADER);
+        ext.put("commitOffset", "0");
+        ext.put("suspendTimeoutMillis", "0");
+        ext.put("subscription", "*");
+        ext.put("subVersion", "0");
+        ext.put("expressionType", "TAG");
+        let response = self.0.client.invoke(addr, command, time_left(deadline)?).await.map_err(|e| mapping::remoting(&e))?;
+        let next: Option<i64> = response.ext.optional("nextBeginOffset").ok().flatten();
+        match response.response_code() {
+            ResponseCode::Success => {
+                let body = response.body.to_bytes();
+                let mut last = offset;
+                for record in RecordView::each(&body) {
+                    let record = record.map_err(|_| ApiError::new(Code::Internal, "the broker's answer cannot be read"))?;
+                    last = record.queue_offset + 1;
+                    let content = decode::content(&record, &body);
+                    out.push(letter(&record, broker, content));
+                }
+                Ok(next.unwrap_or(last).max(offset + 1))
+            }
+            ResponseCode::PullNotFound | ResponseCode::PullRetryImmediately | ResponseCode::PullOffsetMoved => {
+                Ok(next.filter(|n| *n > offset).unwrap_or(i64::MAX))
+            }
+            _ => Err(mapping::answer(&response, mapping::About::Topic(topic))),
+        }
+    }
+}
+
+fn letter(record: &RecordView<'_>, broker: &str, content: Content) -> DeadLetter {
+    let number = |name: &str| record.property(name).and_then(|t| t.parse::<i64>().ok());
+    DeadLetter {
+        message_id: content.message_id,
+        topic: content.topic,
+        broker: broker.to_owned(),
+        queue_id: content.queue_id,
+        queue_offset: content.queue_offset,
+        // Put back n times = delivered n times for a letter that used up its attempts.
+        attempts: i64::from(record.reconsume_times).max(1),
+        first_delivered_at_ms: number(names::FIRST_POP_TIME),
+        dead_at_ms: number(names::DEAD_AT).unwrap_or(record.store_ts_ms),
+        cause: record.property(names::DEAD_CAUSE).unwrap_or("maxAttempts").to_owned(),
+        code: record.property(names::ERR_CODE).map(str::to_owned),
+        reason: record.property(names::ERR_REASON).map(str::to_owned),
+        tag: content.tag,
+        keys: content.keys,
+        ordering_key: content.ordering_key,
+        properties: content.properties,
+        content_type: content.content_type,
+        body: content.body,
+    }
+}

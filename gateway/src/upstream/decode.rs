@@ -1,0 +1,193 @@
+//! Stored records and the lease list of a pop answer -> deliveries.
+
+use super::consumer::{Delivery, LastError, Lease};
+use super::Scope;
+use crate::error::{ApiError, Code};
+use crate::receipt::ReceiptKeys;
+use crate::render::guess_content_type;
+use bytes::Bytes;
+use flate2::read::ZlibDecoder;
+use std::io::Read;
+use wire::Command;
+use wire::message::record::RecordView;
+use wire::message::{flags, names};
+
+/// A compressed body may not grow beyond this.
+const INFLATED_MAX: u64 = 64 * 1_024 * 1_024;
+
+/// What a delivery needs besides the answer.
+pub(super) struct Context<'a> {
+    pub(super) broker: &'a str,
+    pub(super) scope: &'a Scope,
+    pub(super) group: &'a str,
+    pub(super) receipts: &'a ReceiptKeys,
+    pub(super) max_attempts: u32,
+    pub(super) now_ms: i64,
+}
+
+/// The messages of a pop answer, in order.
+///
+/// # Errors
+/// `internal` for an answer that cannot be read.
+pub(super) fn deliveries(response: &Command, context: &Context<'_>) -> Result<Vec<Delivery>, ApiError> {
+    let body = response.body.to_bytes();
+    let unreadable = |why: &str| {
+        tracing::error!(broker = context.broker, why, "pop answer cannot be read");
+        ApiError::new(Code::Internal, "the broker's answer cannot be read")
+    };
+    let mut leases = response.ext.get("leases").unwrap_or_default().split(';').filter(|l| !l.is_empty());
+    let popped_at: i64 = response.ext.optional("popTime").ok().flatten().unwrap_or(context.now_ms);
+    let mut out = Vec::new();
+    for record in RecordView::each(&body) {
+        let record = record.map_err(|e| unreadable(&e.to_string()))?;
+        let lease = leases.next().and_then(lease_entry).ok_or_else(|| unreadable("fewer leases than messages"))?;
+        out.push(delivery(&record, &body, lease, popped_at, context));
+    }
+    Ok(out)
+}
+
+/// `retryFlag queueId queueOffset leaseId attempt visibleAtMs`
+struct LeaseEntry {
+    queue_id: i32,
+    queue_offset: i64,
+    lease_id: u64,
+    attempt: u32,
+    visible_at_ms: i64,
+}
+
+fn lease_entry(text: &str) -> Option<LeaseEntry> {
+    let mut parts = text.split(' ');
+    let _retry = parts.next()?;
+    let entry = LeaseEntry {
+        queue_id: parts.next()?.parse().ok()?,
+        queue_offset: parts.next()?.parse().ok()?,
+        lease_id: parts.next()?.parse().ok()?,
+        attempt: parts.next()?.parse().ok()?,
+        visible_at_ms: parts.next()?.parse().ok()?,
+    };
+    parts.next().is_none().then_some(entry)
+}
+
+fn delivery(record: &RecordView<'_>, source: &Bytes, entry: LeaseEntry, popped_at: i64, context: &Context<'_>) -> Delivery {
+    let lease = Lease {
+        broker: context.broker.to_owned(),
+        topic: record.topic.to_owned(),
+        queue_id: entry.queue_id,
+        queue_offset: entry.queue_offset,
+        lease_id: entry.lease_id,
+        attempt: entry.attempt,
+        delivered_at_ms: popped_at,
+    };
+    let content = content(record, source);
+    let first_pop = record.property(names::FIRST_POP_TIME).and_then(|t| t.parse().ok());
+    Delivery {
+        receipt: context.receipts.encode(context.scope, context.group, &lease),
+        lease,
+        broker: context.broker.to_owned(),
+        first_delivered_at_ms: first_pop.unwrap_or(popped_at),
+        invisible_until_ms: entry.visible_at_ms,
+        max_attempts: context.max_attempts,
+        last_error: last_error(record),
+        message_id: content.message_id,
+        topic: content.topic,
+        tag: content.tag,
+        keys: content.keys,
+        ordering_key: content.ordering_key,
+        properties: content.properties,
+        content_type: content.content_type,
+        body: content.body,
+        queue_id: content.queue_id,
+        queue_offset: content.queue_offset,
+        born_at_ms: record.born_ts_ms,
+        stored_at_ms: content.stored_at_ms,
+        traceparent: content.traceparent,
+    }
+}
+
+pub(super) fn last_error(record: &RecordView<'_>) -> Option<LastError> {
+    let (code, reason) = (record.property(names::ERR_CODE), record.property(names::ERR_REASON));
+    let at_ms = record.property(names::ERR_AT).and_then(|t| t.parse().ok());
+    if code.is_none() && reason.is_none() && at_ms.is_none() {
+        return None;
+    }
+    Some(LastError { code: code.map(str::to_owned), reason: reason.map(str::to_owned), at_ms: at_ms.unwrap_or(record.store_ts_ms) })
+}
+
+/// What a record says about its message, as of the first store.
+pub(super) struct Content {
+    pub(super) message_id: String,
+    pub(super) topic: String,
+    pub(super) tag: Option<String>,
+    pub(super) keys: Vec<String>,
+    pub(super) ordering_key: Option<String>,
+    pub(super) properties: Vec<(String, String)>,
+    pub(super) content_type: String,
+    pub(super) body: Bytes,
+    pub(super) queue_id: i32,
+    pub(super) queue_offset: i64,
+    pub(super) stored_at_ms: i64,
+    pub(super) traceparent: Option<String>,
+}
+
+pub(super) fn content(record: &RecordView<'_>, source: &Bytes) -> Content {
+    let mut content = Content {
+        message_id: String::new(),
+        topic: record.topic.to_owned(),
+        tag: None,
+        keys: Vec::new(),
+        ordering_key: None,
+        properties: Vec::new(),
+        content_type: String::new(),
+        body: body(record, source),
+        queue_id: record.queue_id,
+        queue_offset: record.queue_offset,
+        stored_at_ms: record.store_ts_ms,
+        traceparent: None,
+    };
+    let mut origin_id = None;
+    for (name, value) in record.properties().iter() {
+        match name {
+            names::UNIQ_KEY => content.message_id = value.to_owned(),
+            names::ORIGIN_MESSAGE_ID => origin_id = Some(value),
+            names::TAGS => content.tag = Some(value.to_owned()),
+            names::KEYS => content.keys = value.split(' ').filter(|k| !k.is_empty()).map(str::to_owned).collect(),
+            names::SHARDING_KEY => content.ordering_key = Some(value.to_owned()),
+            names::CONTENT_TYPE => content.content_type = value.to_owned(),
+            names::TRACE_PARENT => content.traceparent = Some(value.to_owned()),
+            names::RETRY_TOPIC | names::DLQ_ORIGIN_TOPIC => content.topic = value.to_owned(),
+            names::ORIGIN => {
+                let mut parts = value.split(' ');
+                let mut number = || parts.next().and_then(|p| p.parse::<i64>().ok());
+                if let (Some(queue), Some(offset), Some(stored)) = (number(), number(), number()) {
+                    content.queue_id = i32::try_from(queue).unwrap_or(content.queue_id);
+                    content.queue_offset = offset;
+                    content.stored_at_ms = stored;
+                }
+            }
+            other if names::is_reserved(other) => {}
+            other => content.properties.push((other.to_owned(), value.to_owned())),
+        }
+    }
+    if content.message_id.is_empty() {
+        content.message_id = origin_id.map_or_else(|| format!("{}-{}", record.queue_id, record.physical_offset), str::to_owned);
+    }
+    if content.content_type.is_empty() {
+        content.content_type = guess_content_type(&content.body).to_owned();
+    }
+    content
+}
+
+/// The body, inflated where a native client compressed it with zlib; other compressions are given as they are.
+fn body(record: &RecordView<'_>, source: &Bytes) -> Bytes {
+    const COMPRESSION_TYPE: i32 = 0x700;
+    const ZLIB: i32 = 0x300;
+    let kind = record.sys_flag & COMPRESSION_TYPE;
+    if record.sys_flag & flags::COMPRESSED != 0 && (kind == 0 || kind == ZLIB) {
+        let mut out = Vec::new();
+        let read = ZlibDecoder::new(record.body).take(INFLATED_MAX + 1).read_to_end(&mut out);
+        if read.is_ok() && out.len() as u64 <= INFLATED_MAX {
+            return out.into();
+        }
+    }
+    source.slice_ref(record.body)
+}

@@ -89,6 +89,13 @@ impl Ready {
         watch.wait_for(|state| matches!(state.serving.get(role), Some(Ok(())))).await.ok();
     }
 
+    /// Resolves when every expected server serves.
+    pub async fn wait_all(&self) {
+        let mut watch = self.state.subscribe();
+        let all = |state: &State| !state.serving.is_empty() && state.serving.values().all(Result::is_ok);
+        watch.wait_for(all).await.ok();
+    }
+
     /// Whether every expected server serves; otherwise who does not, and why.
     ///
     /// # Errors

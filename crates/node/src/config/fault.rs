@@ -55,7 +55,9 @@ impl fmt::Display for Fault {
         if let Some(source) = &self.source {
             write!(f, "{source}: ")?;
         }
-        if !self.key.is_empty() {
+        // A flag or variable names its key by itself.
+        let named = matches!(self.source, Some(Source::Env(_) | Source::Flag(_)));
+        if !self.key.is_empty() && !named {
             write!(f, "{}: ", self.key)?;
         }
         f.write_str(&self.message)

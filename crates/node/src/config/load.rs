@@ -18,6 +18,14 @@ pub struct Layers {
     pub env: Vec<(String, String)>,
     /// Key and text of each flag given.
     pub flags: Vec<(String, String)>,
+    /// Short names of nested keys, `flush.mode` for `broker.flush.mode`: good in every layer.
+    pub aliases: &'static [(&'static str, &'static str)],
+}
+
+impl Layers {
+    fn key_of<'a>(&self, name: &'a str) -> &'a str {
+        self.aliases.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, key)| key)
+    }
 }
 
 impl Layers {
@@ -68,20 +76,25 @@ pub fn load<T: Settings>(layers: &Layers) -> Result<Loaded<T>, Faults> {
     let mut given = Vec::new();
     if let Some(path) = &layers.file {
         match read_file(path) {
-            Ok(values) => given.extend(values),
+            Ok(values) => given.extend(values.into_iter().map(|value| {
+                let key = layers.key_of(&value.key).to_owned();
+                Given { key, ..value }
+            })),
             Err(fault) => faults.push(fault),
         }
     }
-    for (key, default) in &known {
-        let name = env_name(key);
-        if let Some((_, text)) = layers.env.iter().find(|(variable, _)| *variable == name) {
-            given.push(Given { key: key.clone(), source: Source::Env(name), readings: readings(text, default) });
+    let default_of = |key: &str| known.get(key).unwrap_or(&Value::Null);
+    for name in known.keys().map(String::as_str).chain(layers.aliases.iter().map(|(alias, _)| *alias)) {
+        let (variable, key) = (env_name(name), layers.key_of(name));
+        if let Some((_, text)) = layers.env.iter().find(|(present, _)| *present == variable) {
+            let readings = readings(text, default_of(key));
+            given.push(Given { key: key.to_owned(), source: Source::Env(variable), readings });
         }
     }
-    for (key, text) in &layers.flags {
-        let source = Source::Flag(format!("--{}", flag_name(key)));
-        let default = known.get(key).unwrap_or(&Value::Null);
-        given.push(Given { key: key.clone(), source, readings: readings(text, default) });
+    for (name, text) in &layers.flags {
+        let key = layers.key_of(name);
+        let source = Source::Flag(format!("--{}", flag_name(name)));
+        given.push(Given { key: key.to_owned(), source, readings: readings(text, default_of(key)) });
     }
 
     let defaults = tree(&T::default());

@@ -64,7 +64,7 @@ fn with_file(text: &str, env: &[(&str, &str)], flags: &[(&str, &str)]) -> Result
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("demo.toml");
     std::fs::write(&path, text).unwrap();
-    load(&Layers { file: Some(path), env: pairs(env), flags: pairs(flags) })
+    load(&Layers { file: Some(path), env: pairs(env), flags: pairs(flags), aliases: &[("mode", "flush.mode")] })
 }
 
 #[test]
@@ -106,4 +106,13 @@ fn all_faults_are_reported_at_once_with_their_source() {
 fn a_missing_or_broken_file_is_a_fault() {
     assert!(with_file("= nonsense", &[], &[]).is_err());
     assert!(load::<Demo>(&Layers { file: Some("/nowhere/at/all.toml".into()), ..Layers::default() }).is_err());
+}
+
+#[test]
+fn a_short_name_stands_for_its_key_in_every_layer() {
+    assert_eq!(with_file("mode = \"async\"\n", &[], &[]).unwrap().settings.flush.mode, Mode::Async);
+    assert_eq!(with_file("", &[("GANTRY_MODE", "async")], &[]).unwrap().settings.flush.mode, Mode::Async);
+    let loaded = with_file("mode = \"async\"\n", &[("GANTRY_MODE", "async")], &[("mode", "sync")]).unwrap();
+    assert_eq!(loaded.settings.flush.mode, Mode::Sync);
+    assert!(loaded.print().contains("# --mode"), "{}", loaded.print());
 }

@@ -1,0 +1,20 @@
+//! The processes that run alone.
+
+use std::time::Duration;
+
+use clap::ArgMatches;
+
+use crate::exit::Failure;
+use crate::flags;
+use crate::process::{Process, run};
+
+const STOP_DEADLINE: Duration = Duration::from_secs(10);
+
+/// `gantry namesrv`.
+pub(crate) fn namesrv(given: &ArgMatches) -> Result<(), Failure> {
+    let process = Process { shown: flags::NAMESRV, aliases: &[], stop_deadline: STOP_DEADLINE };
+    run(&process, given, |config: namesrv::Config, ctx| async {
+        ctx.ready.expect("namesrv");
+        namesrv::run(config, ctx).await.map_err(Failure::running)
+    })
+}

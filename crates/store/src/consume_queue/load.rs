@@ -1,0 +1,162 @@
+//! Finds the queues that are on disk and where each of them ends.
+
+use super::{ConsumeQueue, QueueFiles, QueueTable, Unit};
+use crate::StoreError;
+use crate::layout::{NumberedFile, UNIT_BYTES, list, numbered_files};
+use std::path::Path;
+
+/// What the files were like.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Loaded {
+    /// Queues found.
+    pub(crate) queues: u64,
+    /// Something was not as it must be: build all queues again from the log.
+    pub(crate) rebuild: bool,
+}
+
+/// How a scan reads: this many units at a time, and it stops at a stretch of this length without
+/// any.
+const STRETCH: usize = 3276;
+
+/// Enters every queue on disk into `table`. Units of records that end after `durable` do not
+/// count and are erased if `dirty`; messages before `log_min` are gone.
+pub(crate) fn load(
+    table: &QueueTable,
+    root: &Path,
+    durable: u64,
+    log_min: u64,
+    dirty: bool,
+) -> Result<Loaded, StoreError> {
+    let mut loaded = Loaded::default();
+    let files = table.files();
+    for topic in list(files.disk(), root)? {
+        for queue in list(files.disk(), &root.join(&topic.name))? {
+            let id = queue.name.parse::<i32>().ok().filter(|id| *id >= 0);
+            let Some(id) = id.filter(|id| queue.is_dir && id.to_string() == queue.name) else {
+                continue;
+            };
+            let dir = files.dir(&topic.name, id);
+            let (found, odd) = usable_files(files, &dir)?;
+            loaded.rebuild |= odd;
+            let made = table.get_or_make(&topic.name, id);
+            load_queue(files, &made, &found, durable, log_min, dirty)?;
+            if made.has_unsynced() {
+                table.list_unsynced(&made);
+            }
+            loaded.queues += 1;
+        }
+    }
+    Ok(loaded)
+}
+
+/// Files of the right length without gaps; others are removed (`true`), since the log has it all.
+fn usable_files(files: &QueueFiles, dir: &Path) -> Result<(Vec<NumberedFile>, bool), StoreError> {
+    let file_bytes = files.units_per_file() * UNIT_BYTES;
+    let found = numbered_files(files.disk(), dir)?;
+    let mut usable: Vec<NumberedFile> = Vec::new();
+    let mut odd = false;
+    for file in found {
+        let follows = usable
+            .last()
+            .is_none_or(|last| last.base + file_bytes == file.base);
+        if file.len == file_bytes && file.base.is_multiple_of(file_bytes) && follows {
+            usable.push(file);
+        } else {
+            // An empty last file is what a crash right after making it leaves.
+            odd |= file.len != 0;
+            files.remove(dir, file.base / file_bytes)?;
+        }
+    }
+    Ok((usable, odd))
+}
+
+fn load_queue(
+    files: &QueueFiles,
+    queue: &ConsumeQueue,
+    found: &[NumberedFile],
+    durable: u64,
+    log_min: u64,
+    dirty: bool,
+) -> Result<(), StoreError> {
+    let per_file = files.units_per_file();
+    let mut max = None;
+    for file in found.iter().rev() {
+        let first = file.base / UNIT_BYTES;
+        let last = last_unit(files, queue, first, durable)?;
+        if let Some(last) = last {
+            max = Some(last + 1);
+            break;
+        }
+        if first == 0 || file.base == found.first().map_or(0, |f| f.base) {
+            break;
+        }
+        files.remove(queue.dir(), first / per_file)?;
+    }
+    let start = match max {
+        // Nothing to go by and nothing gone from the log: the log says where the queue begins.
+        None if dirty && log_min == 0 => 0,
+        _ => found.first().map_or(0, |file| file.base / UNIT_BYTES),
+    };
+    let max = max.unwrap_or(start);
+    if dirty && !found.is_empty() {
+        files.erase_from(queue.dir(), max)?;
+        queue.mark_unsynced(&[max / per_file]);
+    }
+    let min = first_unit(files, queue, start, max, log_min)?;
+    queue.start_at(min, max);
+    queue.set_next(max);
+    Ok(())
+}
+
+/// Position of the last unit in the file that begins at `first` whose record ends at or before
+/// `durable`; a hole counts when such a unit follows.
+fn last_unit(
+    files: &QueueFiles,
+    queue: &ConsumeQueue,
+    first: u64,
+    durable: u64,
+) -> Result<Option<u64>, StoreError> {
+    let border = first + files.units_per_file();
+    let mut last = None;
+    let mut at = first;
+    while at < border {
+        let units = files.read(queue.dir(), at, STRETCH)?;
+        let count = units.len() as u64;
+        let mut any = false;
+        for (position, unit) in (at..).zip(units) {
+            let Some(unit) = unit else { continue };
+            any = true;
+            if !unit.is_hole() && unit.end() <= durable {
+                last = Some(position);
+            }
+        }
+        if !any || count == 0 {
+            break;
+        }
+        at += count;
+    }
+    Ok(last)
+}
+
+/// Position of the first unit from `from` on whose record is still in the log; `max` if none is.
+fn first_unit(
+    files: &QueueFiles,
+    queue: &ConsumeQueue,
+    from: u64,
+    max: u64,
+    log_min: u64,
+) -> Result<u64, StoreError> {
+    let gone = |unit: &Option<Unit>| unit.is_none_or(|u| u.is_hole() || u.physical < log_min);
+    let mut at = from;
+    while at < max {
+        let units = files.read(queue.dir(), at, STRETCH)?;
+        if units.is_empty() {
+            break;
+        }
+        if let Some(skip) = units.iter().position(|unit| !gone(unit)) {
+            return Ok((at + skip as u64).min(max));
+        }
+        at += units.len() as u64;
+    }
+    Ok(max)
+}

@@ -1,0 +1,67 @@
+//! One file of the commit log: a region that knows its place in the log.
+
+use crate::disk::Region;
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// One file of the commit log, `[base, base + size)`.
+#[derive(Debug, Clone)]
+pub(crate) struct MappedFile {
+    base: u64,
+    region: Arc<dyn Region>,
+}
+
+impl MappedFile {
+    pub(crate) fn new(base: u64, region: Arc<dyn Region>) -> Self {
+        MappedFile { base, region }
+    }
+
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.base.saturating_add(self.region.size())
+    }
+
+    pub(crate) fn region(&self) -> &Arc<dyn Region> {
+        &self.region
+    }
+
+    /// The stable bytes from log position `at` to where the published part ends.
+    pub(crate) fn stable_from(&self, at: u64) -> &[u8] {
+        let Some(from) = at.checked_sub(self.base) else {
+            return &[];
+        };
+        let published = self.region.published();
+        usize::try_from(published.saturating_sub(from))
+            .ok()
+            .and_then(|len| self.region.stable(from, len))
+            .unwrap_or_default()
+    }
+
+    /// `len` stable bytes at log position `at`, which keep the map alive.
+    pub(crate) fn bytes(&self, at: u64, len: usize) -> Option<Bytes> {
+        let from = at.checked_sub(self.base)?;
+        self.region.stable(from, len)?;
+        Some(Bytes::from_owner(Slice {
+            region: Arc::clone(&self.region),
+            from,
+            len,
+        }))
+    }
+}
+
+/// Owner of bytes in a map.
+struct Slice {
+    region: Arc<dyn Region>,
+    from: u64,
+    len: usize,
+}
+
+impl AsRef<[u8]> for Slice {
+    fn as_ref(&self) -> &[u8] {
+        // Published bytes stay published, so this never falls back.
+        self.region.stable(self.from, self.len).unwrap_or_default()
+    }
+}

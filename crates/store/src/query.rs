@@ -1,0 +1,230 @@
+//! Reads queues: entries by position, positions by time.
+
+use crate::commit_log::Next;
+use crate::consume_queue::{ConsumeQueue, Unit};
+use crate::record::unit_of;
+use crate::shared::Shared;
+use crate::store::QueueRange;
+use crate::{PhysicalOffset, QueueEntry, QueueOffset, Store, StoreError};
+use bytes::Bytes;
+use std::sync::Arc;
+use wire::message::record::RecordView;
+
+/// Log bytes that are searched for the record of a damaged queue entry at most.
+const REPAIR_SCAN_BYTES: u64 = 256 << 20;
+/// Neighbours tried when the entry in the middle of a search cannot be read.
+const NEIGHBOURS: u64 = 64;
+
+/// Which end of a run of messages a search by time wants (RocketMQ 5.4.0 `BoundaryType`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Boundary {
+    /// The first message stored at or after the time; `max` when all are earlier.
+    Lower,
+    /// The last message stored at or before the time; `min` when all are later.
+    Upper,
+}
+
+impl Store {
+    /// The positions of a queue; both 0 when there is no such queue.
+    #[must_use]
+    pub fn queue(&self, topic: &str, queue_id: i32) -> QueueRange {
+        let Some(queue) = self.shared.queues.get(topic, queue_id) else {
+            return QueueRange::default();
+        };
+        let (min, max) = queue.range();
+        QueueRange {
+            min: QueueOffset::new(min),
+            max: QueueOffset::new(max),
+        }
+    }
+
+    /// Entries from position `from` on, at most `max`. Positions before `min` and those whose
+    /// message is gone are left out, so an entry's own position is the one to go by. An entry from
+    /// disk that does not fit the log is repaired from it first.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn entries(
+        &self,
+        topic: &str,
+        queue_id: i32,
+        from: QueueOffset,
+        max: usize,
+    ) -> Result<Vec<QueueEntry>, StoreError> {
+        let Some(queue) = self.shared.queues.get(topic, queue_id) else {
+            return Ok(Vec::new());
+        };
+        let files = self.shared.queues.files();
+        let mut entries = Vec::new();
+        let mut at = from.get();
+        while entries.len() < max {
+            let (units, from_disk) = queue.read(files, at, max - entries.len())?;
+            let Some((last, _)) = units.last() else {
+                break;
+            };
+            at = last + 1;
+            for (position, unit) in units {
+                let unit = if from_disk {
+                    self.fitting(&queue, position, unit)?
+                } else {
+                    unit.filter(|unit| !unit.is_hole())
+                };
+                entries.extend(unit.map(|unit| unit.entry(position)));
+            }
+        }
+        Ok(entries)
+    }
+
+    /// The unit of a position if it points at its record, else the one the log says.
+    fn fitting(
+        &self,
+        queue: &ConsumeQueue,
+        position: u64,
+        unit: Option<Unit>,
+    ) -> Result<Option<Unit>, StoreError> {
+        let log = &self.shared.log;
+        if let Some(unit) = unit {
+            if unit.is_hole() {
+                return Ok(None);
+            }
+            let fits = log.view(unit.physical, |view| {
+                is_of(view, queue, position) && u32::try_from(view.total_size()) == Ok(unit.size)
+            });
+            if fits == Some(true) || log.damage_at(unit.physical).is_some() {
+                return Ok(Some(unit));
+            }
+        }
+        let found = self.find(queue, position)?;
+        if let Some(found) = found {
+            queue.repair(self.shared.queues.files(), position, found)?;
+        }
+        Ok(found)
+    }
+
+    /// Looks in the log, after the record of the previous position, for that of `position`.
+    fn find(&self, queue: &ConsumeQueue, position: u64) -> Result<Option<Unit>, StoreError> {
+        let log = &self.shared.log;
+        let (min, _) = queue.range();
+        let mut from = log.files().min();
+        if position > min {
+            let (before, _) = queue.read(self.shared.queues.files(), position - 1, 1)?;
+            let before = before.first().and_then(|(_, unit)| *unit);
+            let fits = |unit: &Unit| {
+                log.view(unit.physical, |view| is_of(view, queue, position - 1)) == Some(true)
+            };
+            from = before.filter(fits).map_or(from, Unit::end);
+        }
+        let stop = from.saturating_add(REPAIR_SCAN_BYTES);
+        let levels = &self.shared.options.delay_levels_ms;
+        while from < stop {
+            let next = log.next_record(from, |view| {
+                is_of(view, queue, position)
+                    .then(|| unit_of(view, levels))
+                    .flatten()
+            });
+            match next {
+                Next::Record {
+                    made: Some((_, unit)),
+                    ..
+                } => return Ok(Some(unit)),
+                Next::Record {
+                    made: None, end, ..
+                } => from = end,
+                Next::End(_) => break,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Store time of the message at a position, milliseconds since 1970; `None` if there is none.
+    #[must_use]
+    pub fn store_timestamp(&self, topic: &str, queue_id: i32, at: QueueOffset) -> Option<i64> {
+        let entries = self.entries(topic, queue_id, at, 1).ok()?;
+        let entry = entries.first().filter(|entry| entry.queue_offset == at)?;
+        let log = &self.shared.log;
+        log.view(entry.physical_offset.get(), |view| view.store_ts_ms)
+    }
+
+    /// The position a search by store time finds. An absent or empty queue answers its `max`.
+    #[must_use]
+    pub fn offset_by_time(
+        &self,
+        topic: &str,
+        queue_id: i32,
+        ts_ms: i64,
+        bound: Boundary,
+    ) -> QueueOffset {
+        let range = self.queue(topic, queue_id);
+        let (min, max) = (range.min.get(), range.max.get());
+        // First position whose message is later than wanted; times do not go back in a queue.
+        let (mut low, mut high) = (min, max);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let last = high.min(middle.saturating_add(NEIGHBOURS));
+            let known = (middle..last).find_map(|at| {
+                let time = self.store_timestamp(topic, queue_id, QueueOffset::new(at))?;
+                Some((at, time))
+            });
+            let later = |time: i64| match bound {
+                Boundary::Lower => time >= ts_ms,
+                Boundary::Upper => time > ts_ms,
+            };
+            match known {
+                Some((at, time)) if !later(time) => low = at + 1,
+                _ => high = middle,
+            }
+        }
+        match bound {
+            Boundary::Lower => QueueOffset::new(low),
+            Boundary::Upper => QueueOffset::new(low.saturating_sub(1).max(min)),
+        }
+    }
+}
+
+fn is_of(view: &RecordView<'_>, queue: &ConsumeQueue, position: u64) -> bool {
+    view.queue_id == queue.id()
+        && u64::try_from(view.queue_offset) == Ok(position)
+        && view.topic == queue.topic()
+}
+
+/// Whole records in log order; see [`Store::scan`].
+#[derive(Debug)]
+pub struct Scan {
+    shared: Arc<Shared>,
+    at: u64,
+}
+
+impl Scan {
+    pub(crate) fn new(shared: Arc<Shared>, from: u64) -> Self {
+        let at = from.max(shared.log.files().min());
+        Scan { shared, at }
+    }
+
+    /// Where the next record is looked for: after the last one given.
+    #[must_use]
+    pub fn position(&self) -> PhysicalOffset {
+        PhysicalOffset::new(self.at)
+    }
+}
+
+impl Iterator for Scan {
+    type Item = (PhysicalOffset, Bytes);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let log = &self.shared.log;
+        loop {
+            match log.next_record(self.at, |_| ()) {
+                Next::Record { at, end, .. } => {
+                    self.at = end;
+                    if let Some(record) = log.record(at, None) {
+                        return Some((PhysicalOffset::new(at), record));
+                    }
+                }
+                Next::End(end) => {
+                    self.at = end;
+                    return None;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Runs the workers of a store on named threads.
+
+use crate::StoreError;
+use crate::dispatch::Step;
+use crate::maintain::BACKLOG_WRITE;
+use crate::options::FlushPolicy;
+use crate::shared::Shared;
+use parking_lot::Mutex;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// How long a worker sleeps when it waits for nothing but a wake.
+const LONG: Duration = Duration::from_secs(1);
+/// Wait after the next file could not be made.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// The threads of a store; stopped when dropped.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    shared: Arc<Shared>,
+    handles: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Threads {
+    /// No threads: the caller steps.
+    pub(crate) fn none(shared: &Arc<Shared>) -> Threads {
+        Threads {
+            shared: Arc::clone(shared),
+            handles: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn start(shared: &Arc<Shared>) -> Result<Threads, StoreError> {
+        let threads = Threads::none(shared);
+        let workers: [(&str, fn(&Shared)); 4] = [
+            ("store-flush", flush),
+            ("store-dispatch", dispatch),
+            ("store-queues", maintain),
+            ("store-preallocate", prepare),
+        ];
+        for (name, work) in workers {
+            let shared = Arc::clone(shared);
+            let handle = Builder::new()
+                .name(name.to_owned())
+                .spawn(move || work(&shared))
+                .map_err(|e| StoreError::io("start thread", Path::new(name), e))?;
+            threads.handles.lock().push(handle);
+        }
+        Ok(threads)
+    }
+
+    /// Ends the threads, waiting for each unless called on one of them.
+    pub(crate) fn stop(&self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        self.shared.wake_all();
+        let handles = std::mem::take(&mut *self.handles.lock());
+        for handle in handles {
+            if handle.thread().id() != std::thread::current().id() {
+                // A worker that panicked has said so already.
+                drop(handle.join());
+            }
+        }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn flush(shared: &Shared) {
+    let marks = shared.log.marks();
+    let wait = match shared.options.flush {
+        FlushPolicy::Sync => LONG,
+        FlushPolicy::Async { interval_ms, .. } => Duration::from_millis(interval_ms),
+    };
+    while !shared.is_stopping() {
+        let step = shared.flusher.lock().step(shared, false);
+        if step == Step::Idle {
+            shared.waiters.gate().sleep(wait, || {
+                shared.is_stopping()
+                    || (shared.options.flush == FlushPolicy::Sync
+                        && shared.failure.get().is_none()
+                        && marks.appended() > marks.flushed())
+                    || shared.waiters.any()
+            });
+        }
+    }
+}
+
+fn dispatch(shared: &Shared) {
+    let marks = shared.log.marks();
+    while !shared.is_stopping() {
+        let step = shared.dispatcher.lock().step(shared);
+        if shared.queues.backlog() >= BACKLOG_WRITE {
+            shared.maintain_gate.wake();
+        }
+        if step == Step::Idle {
+            let seen = marks.written();
+            shared.dispatch_gate.sleep(LONG, || {
+                shared.is_stopping() || marks.written() > seen || marks.dispatched() < seen
+            });
+        }
+    }
+}
+
+fn maintain(shared: &Shared) {
+    let interval = Duration::from_millis(shared.options.checkpoint_interval_ms);
+    while !shared.is_stopping() {
+        shared
+            .maintain_gate
+            .sleep(interval, || shared.is_stopping());
+        if !shared.is_stopping() {
+            shared.maintainer.lock().step(shared, false);
+        }
+    }
+}
+
+fn prepare(shared: &Shared) {
+    let next = shared.log.next_file();
+    let mut touched = shared.log.marks().written();
+    while !shared.is_stopping() {
+        let log = &shared.log;
+        let made = next.prepare(|| log.files().end().max(log.marks().appended()));
+        if log.way() == crate::disk::WriteWay::Map {
+            touched = touch_ahead(shared, touched);
+        }
+        let wait = if made.is_ok() { LONG } else { RETRY };
+        next.gate().sleep(wait, || {
+            shared.is_stopping() || (made.is_ok() && !next.is_ready())
+        });
+    }
+}
+
+/// Faults in the pages the writer comes to next; returns how far that has been done.
+fn touch_ahead(shared: &Shared, touched: u64) -> u64 {
+    let written = shared.log.marks().written();
+    let goal = written.saturating_add(shared.options.touch_ahead_bytes);
+    let mut at = touched.max(written);
+    while at < goal {
+        let file = shared.log.files().find(at);
+        let Some(file) = file.or_else(|| shared.log.next_file().ready()) else {
+            break;
+        };
+        if at < file.base() || at >= file.end() {
+            break;
+        }
+        let to = goal.min(file.end());
+        file.region().touch(at - file.base(), to - file.base());
+        at = to;
+    }
+    at
+}

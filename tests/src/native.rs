@@ -301,8 +301,8 @@ fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or_default()
 }
 
-/// `length | header length | JSON header | body`
-fn frame(code: i32, opaque: i32, flag: i32, ext: Value, body: &[u8]) -> Result<BytesMut> {
+/// A frame as bytes: `length | header length | JSON header | body`. Flag 2 is one-way.
+pub fn frame(code: i32, opaque: i32, flag: i32, ext: Value, body: &[u8]) -> Result<BytesMut> {
     // extension fields are text on the wire, whatever they mean
     let ext: Map<String, Value> = match ext {
         Value::Object(fields) => fields

@@ -235,12 +235,13 @@ fn utf16(chars: &mut core::str::Chars<'_>) -> char {
         return char::from_u32(first).unwrap_or('\u{fffd}');
     }
     let mut ahead = chars.clone();
-    if ahead.next() == Some('\\') && ahead.next() == Some('u') {
-        if let Some(second @ 0xdc00..0xe000) = hex(&mut ahead, 4) {
-            *chars = ahead;
-            let code = 0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00);
-            return char::from_u32(code).unwrap_or('\u{fffd}');
-        }
+    if ahead.next() == Some('\\')
+        && ahead.next() == Some('u')
+        && let Some(second @ 0xdc00..0xe000) = hex(&mut ahead, 4)
+    {
+        *chars = ahead;
+        let code = 0x1_0000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+        return char::from_u32(code).unwrap_or('\u{fffd}');
     }
     '\u{fffd}'
 }

@@ -370,7 +370,14 @@ mod tests {
         push_message_offsets(&mut offsets, RetryFlag::Normal, 0, &[5, 6]);
         push_message_offsets(&mut offsets, RetryFlag::V1, 1, &[0]);
         assert_eq!(offsets, "0 0 5,6;1 1 0");
-        assert_eq!(parse_message_offsets(&offsets).unwrap()[0].offsets, [5, 6]);
+        assert_eq!(
+            parse_message_offsets(&offsets)
+                .unwrap()
+                .first()
+                .unwrap()
+                .offsets,
+            [5, 6]
+        );
         assert!(
             parse_message_offsets("0 0").is_err() && parse_start_offsets("").unwrap().is_empty()
         );

@@ -51,5 +51,7 @@ super::header! {
     RecallResponse {
         /// UNIQ_KEY of the recalled message.
         msg_id: String = "msgId",
+        /// Region.
+        region: Option<String> = "MSG_REGION",
     }
 }

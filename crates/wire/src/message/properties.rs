@@ -192,7 +192,7 @@ impl Properties {
     pub fn parse(text: &str) -> Self {
         let mut properties = Self::new();
         for (name, value) in entries(text) {
-            properties.set(name, value);
+            properties.insert(name.to_owned(), value.to_owned());
         }
         properties
     }
@@ -206,13 +206,18 @@ impl Properties {
     }
 
     /// Sets a value; an empty one removes the name, as the encoding cannot say it. Separators inside
-    /// are left out, since they would end the entry.
+    /// are left out, since old readers drop or cut such entries.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<String>) {
         let (name, value) = (clean(name.into()), clean(value.into()));
         if value.is_empty() || name.is_empty() {
             self.remove(&name);
             return;
         }
+        self.insert(name, value);
+    }
+
+    /// Sets what was read: neither part is empty or breaks the encoding.
+    fn insert(&mut self, name: String, value: String) {
         match self.entries.iter_mut().find(|(n, _)| *n == name) {
             Some((_, slot)) => *slot = value,
             None => self.entries.push((name, value)),
@@ -347,7 +352,11 @@ impl<'a> PropertiesView<'a> {
 
     /// A copy to change.
     pub fn to_owned(&self) -> Properties {
-        self.iter().collect()
+        let mut properties = Properties::new();
+        for (name, value) in self.iter() {
+            properties.insert(name.to_owned(), value.to_owned());
+        }
+        properties
     }
 }
 

@@ -18,10 +18,6 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.rest.len()
-    }
-
     fn cut(&self) -> WireError {
         WireError::Truncated { what: self.what }
     }

@@ -255,7 +255,7 @@ impl<'a> RecordView<'a> {
         };
         let topic = core::str::from_utf8(topic).map_err(|_| malformed("topic is not UTF-8"))?;
         let properties_bytes = at.sized_i16()?;
-        if at.len() != 0 {
+        if !at.is_empty() {
             return Err(malformed("size is larger than its parts"));
         }
         Ok(Self {

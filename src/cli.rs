@@ -33,6 +33,7 @@ pub(crate) fn command() -> Command {
         .disable_help_subcommand(false)
         .subcommand(process::<UpConfig>("up", flags::UP_ABOUT, flags::UP))
         .subcommand(process::<namesrv::Config>("namesrv", flags::NAMESRV_ABOUT, flags::NAMESRV))
+        .subcommand(crate::bench::command())
 }
 
 /// Puts `up` in front of arguments that name no command.

@@ -1,6 +1,7 @@
 //! The one binary: `gantry up | namesrv | broker | gateway`.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod cli;
 mod exit;
 mod flags;
@@ -15,6 +16,7 @@ fn main() -> ExitCode {
     let done = match matches.subcommand() {
         Some(("up", given)) => up::main(given),
         Some(("namesrv", given)) => roles::namesrv(given),
+        Some(("bench", given)) => bench::main(given),
         other => Err(exit::Failure::usage(format!("no such command: {:?}", other.map(|(name, _)| name)))),
     };
     match done {

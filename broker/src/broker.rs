@@ -1,0 +1,212 @@
+//! The state that all handlers share, and the few operations that touch several tables at once.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clock::{Clock, Monotonic};
+use store::{AppendOutcome, MessageDraft, Store};
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::clients::{Consumers, Producers};
+use crate::config::Config;
+use crate::durability::Durability;
+use crate::error::BrokerError;
+use crate::group::{GroupConfig, GroupTable};
+use crate::handlers::pull::HeldPull;
+use crate::locks::LockTable;
+use crate::longpoll::Holds;
+use crate::metrics::Metrics;
+use crate::names;
+use crate::offsets::OffsetTable;
+use crate::persist::ConfigFile;
+use crate::registration::Registration;
+use crate::settings::LiveSettings;
+use crate::topic::{PERM_READ_WRITE, TopicConfig, TopicTable};
+
+/// Everything a handler may need. Tables lock for themselves, shortly, and never each other.
+#[derive(Debug)]
+pub(crate) struct Broker {
+    /// Settings as started with.
+    pub(crate) config: Config,
+    /// Settings that may change while it runs.
+    pub(crate) live: LiveSettings,
+    /// The only source of time.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// The log.
+    pub(crate) store: Store,
+    /// Topics.
+    pub(crate) topics: TopicTable,
+    /// Groups.
+    pub(crate) groups: GroupTable,
+    /// Committed offsets.
+    pub(crate) offsets: OffsetTable,
+    /// Connected producers.
+    pub(crate) producers: Producers,
+    /// Connected consumers.
+    pub(crate) consumers: Consumers,
+    /// Queue locks of orderly consumers.
+    pub(crate) locks: LockTable,
+    /// Parked pulls.
+    pub(crate) holds: Holds<HeldPull>,
+    /// Wakes the deadline task when an earlier deadline came in.
+    pub(crate) deadline_moved: Notify,
+    /// Answers that wait for the disk.
+    pub(crate) durability: Durability,
+    /// Name servers.
+    pub(crate) registration: Registration,
+    /// Numbers about all this.
+    pub(crate) metrics: Metrics,
+    /// The address that clients are told; goes into message ids.
+    pub(crate) store_host: SocketAddr,
+    /// Wall time of the start, ms.
+    pub(crate) started_ms: u64,
+    /// Cancelled when the broker stops.
+    pub(crate) stopping: CancellationToken,
+    /// Tasks that end before the store closes.
+    pub(crate) tasks: TaskTracker,
+    /// The runtime, for hooks that run on threads of the store.
+    pub(crate) runtime: tokio::runtime::Handle,
+    /// Administrative requests at work.
+    pub(crate) admin_permits: Arc<Semaphore>,
+    /// Cold reads at work.
+    pub(crate) read_permits: Arc<Semaphore>,
+    /// `config/topics.json`.
+    pub(crate) topics_file: ConfigFile,
+    /// `config/subscriptionGroup.json`.
+    pub(crate) groups_file: ConfigFile,
+    /// `config/consumerOffset.json`.
+    pub(crate) offsets_file: ConfigFile,
+    /// Set once a stop began: writes are refused.
+    pub(crate) closed: AtomicBool,
+}
+
+impl Broker {
+    /// Wall time in ms since 1970.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+
+    /// Runs a task that the stop waits for. Any thread.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn_on(task, &self.runtime);
+    }
+
+    /// Runs blocking work that the stop waits for. Any thread.
+    pub(crate) fn spawn_blocking(&self, work: impl FnOnce() + Send + 'static) {
+        self.tasks.spawn_blocking_on(work, &self.runtime);
+    }
+
+    /// Whether the store takes writes.
+    ///
+    /// # Errors
+    /// Stopping, or the put lock is held too long.
+    pub(crate) fn check_writable(&self) -> Result<(), BrokerError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(BrokerError::Stopping);
+        }
+        if self.store.busy() {
+            return Err(BrokerError::Busy("the disk is slow"));
+        }
+        Ok(())
+    }
+
+    /// Appends one record on the caller's thread.
+    ///
+    /// # Errors
+    /// Stopping, busy, or the store's.
+    pub(crate) fn append(&self, draft: &MessageDraft<'_>) -> Result<AppendOutcome, BrokerError> {
+        self.check_writable()?;
+        Ok(self.store.append(draft)?)
+    }
+
+    /// Creates the topic unless it exists, writes the table, and starts the registration.
+    /// Blocks on the disk when it creates.
+    ///
+    /// # Errors
+    /// The table is full or cannot be written.
+    pub(crate) fn ensure_topic(&self, config: TopicConfig) -> Result<Arc<TopicConfig>, BrokerError> {
+        if let Some(known) = self.topics.get(&config.topic_name) {
+            return Ok(known);
+        }
+        let change = self.topics.ensure(config, self.now_ms()).ok_or(BrokerError::Full("topic"))?;
+        if change.changed {
+            self.save_topics()?;
+        }
+        Ok(change.config)
+    }
+
+    /// Writes the topic table and tells the name servers. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The table cannot be written.
+    pub(crate) fn save_topics(&self) -> Result<(), BrokerError> {
+        self.topics_file.write(|| self.topics.to_json())?;
+        self.registration.changed();
+        Ok(())
+    }
+
+    /// The group, created where that is allowed. Blocks on the disk when it creates.
+    ///
+    /// # Errors
+    /// No such group and not to be created, a bad name, a full table, or the table cannot be written.
+    pub(crate) fn ensure_group(&self, group: &str) -> Result<Arc<GroupConfig>, BrokerError> {
+        if let Some(known) = self.groups.get(group) {
+            return Ok(known);
+        }
+        if !self.live.create_groups() && !names::is_system_group(group) {
+            return Err(BrokerError::NoGroup(names::shorten(group)));
+        }
+        names::check_group(group).map_err(BrokerError::Invalid)?;
+        let change = self.groups.ensure(group, self.now_ms()).ok_or(BrokerError::Full("group"))?;
+        if change.changed {
+            self.save_groups()?;
+        }
+        Ok(change.config)
+    }
+
+    /// Writes the group table. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The table cannot be written.
+    pub(crate) fn save_groups(&self) -> Result<(), BrokerError> {
+        self.groups_file.write(|| self.groups.to_json(true))
+    }
+
+    /// Writes the offset table. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The table cannot be written.
+    pub(crate) fn save_offsets(&self) -> Result<(), BrokerError> {
+        self.offsets_file.write(|| self.offsets.to_json())
+    }
+
+    /// `%RETRY%group` with the group's number of queues, created unless it exists.
+    ///
+    /// # Errors
+    /// As [`Broker::ensure_topic`].
+    pub(crate) fn ensure_retry_topic(&self, group: &GroupConfig) -> Result<Arc<TopicConfig>, BrokerError> {
+        let queues = group.retry_queue_nums.clamp(1, crate::topic::QUEUES_MAX);
+        self.ensure_topic(TopicConfig::new(&names::retry_topic(&group.group_name), queues, PERM_READ_WRITE))
+    }
+
+    /// `%DLQ%group`, created unless it exists.
+    ///
+    /// # Errors
+    /// As [`Broker::ensure_topic`].
+    pub(crate) fn ensure_dlq_topic(&self, group: &str) -> Result<Arc<TopicConfig>, BrokerError> {
+        self.ensure_topic(TopicConfig::new(&names::dlq_topic(group), 1, PERM_READ_WRITE))
+    }
+
+    /// Forgets members that fell silent, locks that ran out. Called about once a second.
+    pub(crate) fn housekeep(self: &Arc<Self>, now: Monotonic) {
+        self.producers.expire(now);
+        for (group, member) in self.consumers.expire(now) {
+            crate::handlers::heartbeat::member_left(self, &group, &member);
+        }
+        self.locks.expire(now);
+    }
+}

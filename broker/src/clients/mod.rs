@@ -1,0 +1,42 @@
+//! Who is connected: producers and consumers by group, known from their heartbeats.
+
+mod consumers;
+mod producers;
+
+use std::sync::Arc;
+
+use clock::Monotonic;
+use remoting::Connection;
+use wire::Language;
+
+pub(crate) use consumers::{ConsumerHeartbeat, ConsumerView, Consumers, Subscription};
+pub(crate) use producers::Producers;
+
+/// Longest silence of a member before it is forgotten.
+pub(crate) const MEMBER_SILENCE: std::time::Duration = std::time::Duration::from_secs(120);
+/// Most members of one group.
+pub(crate) const MEMBERS_MAX: usize = 20_000;
+
+/// One member of a group: a client id on a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    /// As the client calls itself; the same in all its groups.
+    pub(crate) client_id: Arc<str>,
+    /// Its language, for views and for the form of pushed bodies.
+    pub(crate) language: Language,
+    /// Its protocol version.
+    pub(crate) version: i32,
+    /// Where it is connected.
+    pub(crate) conn: Arc<Connection>,
+    /// Its last heartbeat.
+    pub(crate) seen: Monotonic,
+    /// Wall time of the last heartbeat, in ms, for views.
+    pub(crate) seen_ms: u64,
+}
+
+impl Member {
+    /// Whether the member counts as present.
+    pub(crate) fn is_live(&self, now: Monotonic) -> bool {
+        !self.conn.is_closed() && now.since(self.seen) < MEMBER_SILENCE
+    }
+}

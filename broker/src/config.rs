@@ -1,0 +1,236 @@
+//! The settings of a broker, and the few of them that may change while it runs.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use node::config::{Fault, Settings};
+use node::{ByteSize, Millis};
+use serde::{Deserialize, Serialize};
+
+use crate::names;
+
+/// How soon stored messages are on the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FlushMode {
+    /// A send is answered after its bytes were synced.
+    #[default]
+    Sync,
+    /// A send is answered at once; bytes are synced every [`FlushConfig::interval`].
+    Async,
+}
+
+/// Section `flush`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct FlushConfig {
+    /// `sync` or `async`.
+    pub mode: FlushMode,
+    /// Longest time between two syncs in mode `async`.
+    pub interval: Millis,
+}
+
+impl Default for FlushConfig {
+    fn default() -> Self {
+        Self { mode: FlushMode::Sync, interval: Millis(500) }
+    }
+}
+
+/// Section `segment`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SegmentConfig {
+    /// Size of a commit-log file in a new data directory; an existing one keeps its own.
+    pub size: ByteSize,
+}
+
+impl Default for SegmentConfig {
+    fn default() -> Self {
+        Self { size: ByteSize::mib(1024) }
+    }
+}
+
+/// Section `limits`: bounds of what clients may ask for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitsConfig {
+    /// Largest message body.
+    pub message_size: ByteSize,
+    /// Sends that may wait for the disk at a time.
+    pub sends: u32,
+    /// Pulls and other requests that may wait for messages at a time.
+    pub long_polls: u32,
+    /// Administrative requests that may run at a time.
+    pub admin: u32,
+    /// Client connections.
+    pub connections: u32,
+}
+
+impl Default for LimitsConfig {
+    fn default() -> Self {
+        Self { message_size: ByteSize::mib(4), sends: 65_536, long_polls: 100_000, admin: 64, connections: 20_000 }
+    }
+}
+
+/// Section `create`: what comes into being by being used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CreateConfig {
+    /// A first send makes its topic from the template TBW102.
+    pub topics: bool,
+    /// A first heartbeat or pull makes its group.
+    pub groups: bool,
+}
+
+impl Default for CreateConfig {
+    fn default() -> Self {
+        Self { topics: true, groups: true }
+    }
+}
+
+/// Settings of one broker. Keys are named the same in file, environment and flags.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Data directory.
+    pub data: PathBuf,
+    /// Where clients connect; port 0 picks a free one.
+    pub listen: SocketAddr,
+    /// What clients are told to connect to: an IPv4 address, with or without a port. Default: the
+    /// listen address, or loopback where that is all interfaces.
+    pub advertise: Option<String>,
+    /// Name of the cluster.
+    pub cluster: String,
+    /// Name of the broker group.
+    pub name: String,
+    /// 0 leads the group.
+    pub id: u32,
+    /// Addresses of the name servers.
+    pub namesrv: Vec<String>,
+    /// How often to register with the name servers when nothing changes.
+    pub register_interval: Millis,
+    /// Bits read 4 and write 2: what the routes of all topics allow.
+    pub permission: i32,
+    /// See [`FlushConfig`].
+    pub flush: FlushConfig,
+    /// See [`SegmentConfig`].
+    pub segment: SegmentConfig,
+    /// See [`LimitsConfig`].
+    pub limits: LimitsConfig,
+    /// See [`CreateConfig`].
+    pub create: CreateConfig,
+    /// `async`: followers are not waited for. The only mode so far.
+    pub replication: String,
+    /// Second port for producers at listen − 2, as old clients expect. Left out where it is taken.
+    pub fast_port: bool,
+    /// Where health and metrics are served; none when absent.
+    pub admin_listen: Option<SocketAddr>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            data: PathBuf::from("./gantry-data/broker"),
+            listen: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 10911)),
+            advertise: None,
+            cluster: "DefaultCluster".to_owned(),
+            name: "broker-a".to_owned(),
+            id: 0,
+            namesrv: Vec::new(),
+            register_interval: Millis::secs(30),
+            permission: crate::topic::PERM_READ_WRITE,
+            flush: FlushConfig::default(),
+            segment: SegmentConfig::default(),
+            limits: LimitsConfig::default(),
+            create: CreateConfig::default(),
+            replication: "async".to_owned(),
+            fast_port: true,
+            admin_listen: None,
+        }
+    }
+}
+
+impl Config {
+    /// The address that clients are told, once the port is known.
+    ///
+    /// # Errors
+    /// Text that is no address.
+    pub fn advertised(&self, bound: SocketAddr) -> Result<SocketAddr, String> {
+        let own = if bound.ip().is_unspecified() { IpAddr::from(Ipv4Addr::LOCALHOST) } else { bound.ip() };
+        let Some(text) = self.advertise.as_deref().map(str::trim).filter(|text| !text.is_empty()) else {
+            return Ok(SocketAddr::new(own, bound.port()));
+        };
+        if let Ok(addr) = text.parse::<SocketAddr>() {
+            let port = if addr.port() == 0 { bound.port() } else { addr.port() };
+            return Ok(SocketAddr::new(addr.ip(), port));
+        }
+        let ip: IpAddr = text.parse().map_err(|_| format!("{text:?} is no IP address"))?;
+        Ok(SocketAddr::new(ip, bound.port()))
+    }
+}
+
+impl Settings for Config {
+    fn validate(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let mut check = |good: bool, key: &str, message: &str| {
+            if !good {
+                faults.push(Fault::new(key, message));
+            }
+        };
+        check(!self.data.as_os_str().is_empty(), "data", "must name a directory");
+        check(names::check_topic(&self.cluster).is_ok(), "cluster", "may hold letters, digits, '_', '-', '%' and '|', at most 127");
+        check(names::check_topic(&self.name).is_ok(), "name", "may hold letters, digits, '_', '-', '%' and '|', at most 127");
+        check(self.id == 0, "id", "followers are not built yet; only 0 is accepted");
+        check(self.namesrv.len() <= 64, "namesrv", "at most 64 addresses");
+        check(
+            self.namesrv.iter().all(|addr| addr.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())),
+            "namesrv",
+            "each address must be host:port",
+        );
+        check((1_000..=60_000).contains(&self.register_interval.0), "register_interval", "must be 1s to 60s");
+        check((0..=7).contains(&self.permission), "permission", "must be a sum of 4 (read) and 2 (write)");
+        check((10..=60_000).contains(&self.flush.interval.0), "flush.interval", "must be 10ms to 60s");
+        check((1 << 10..=64 << 30).contains(&self.segment.size.0), "segment.size", "must be 1KiB to 64GiB");
+        check((1..=8 << 20).contains(&self.limits.message_size.0), "limits.message_size", "must be 1B to 8MiB");
+        check(self.limits.sends > 0, "limits.sends", "must not be 0");
+        check(self.limits.long_polls > 0, "limits.long_polls", "must not be 0");
+        check((1..=512).contains(&self.limits.admin), "limits.admin", "must be 1 to 512");
+        check(self.limits.connections > 0, "limits.connections", "must not be 0");
+        check(self.replication == "async", "replication", "only async is built yet");
+        if let Err(why) = self.advertised(self.listen) {
+            check(false, "advertise", &why);
+        }
+        faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid_and_every_fault_is_named() {
+        assert!(Config::default().validate().is_empty());
+        let bad = Config {
+            cluster: "a b".to_owned(),
+            id: 3,
+            namesrv: vec!["nowhere".to_owned()],
+            advertise: Some("my.host".to_owned()),
+            ..Config::default()
+        };
+        let keys: Vec<String> = bad.validate().into_iter().map(|fault| fault.key).collect();
+        assert_eq!(keys, ["cluster", "id", "namesrv", "advertise"]);
+    }
+
+    #[test]
+    fn clients_are_told_an_address_they_can_use() {
+        let bound: SocketAddr = "0.0.0.0:4000".parse().unwrap();
+        let told = |advertise: Option<&str>| {
+            let config = Config { advertise: advertise.map(str::to_owned), ..Config::default() };
+            config.advertised(bound).unwrap().to_string()
+        };
+        assert_eq!(told(None), "127.0.0.1:4000");
+        assert_eq!(told(Some("10.0.0.7")), "10.0.0.7:4000");
+        assert_eq!(told(Some("10.0.0.7:80")), "10.0.0.7:80");
+    }
+}

@@ -1,0 +1,117 @@
+//! Which handler answers which request, and where it runs: inline, or on a blocking thread with a permit.
+
+use std::sync::Arc;
+
+use remoting::{Connection, Responder, Service};
+use wire::{Command, RequestCode};
+
+use crate::broker::Broker;
+use crate::error::BrokerError;
+use crate::handlers::{
+    assignment, broker_config, consume_stats, consumer_info, gantry_group, gantry_topic, group, heartbeat, lock, offset,
+    pull, reset_offset, runtime_info, send, send_back, topic, view,
+};
+
+/// What most handlers are: a request in, an answer out.
+pub(crate) type Handler = fn(&Arc<Broker>, &Command, &Arc<Connection>) -> Result<Command, BrokerError>;
+
+/// The broker behind one of its ports.
+pub(crate) struct Front {
+    /// The shared state.
+    pub(crate) broker: Arc<Broker>,
+    /// The second port for producers: serves no pulls.
+    pub(crate) fast: bool,
+}
+
+impl Service for Front {
+    fn call(&self, cmd: Command, to: Responder) {
+        dispatch(&self.broker, self.fast, cmd, to);
+    }
+
+    fn closed(&self, conn: &Arc<Connection>) {
+        heartbeat::connection_closed(&self.broker, conn);
+    }
+}
+
+/// Answers one request.
+pub(crate) fn dispatch(broker: &Arc<Broker>, fast: bool, cmd: Command, to: Responder) {
+    match cmd.request_code() {
+        RequestCode::SendMessage | RequestCode::SendMessageV2 | RequestCode::SendBatchMessage => {
+            send::handle(broker, cmd, to);
+        }
+        RequestCode::PullMessage | RequestCode::LitePullMessage if !fast => pull::handle(broker, cmd, to),
+        RequestCode::HeartBeat => heartbeat::handle(broker, cmd, to),
+        RequestCode::UnregisterClient => inline(broker, &cmd, to, heartbeat::unregister),
+        RequestCode::GetConsumerListByGroup => inline(broker, &cmd, to, heartbeat::consumer_list),
+        RequestCode::CheckClientConfig => inline(broker, &cmd, to, heartbeat::check_client),
+        RequestCode::QueryConsumerOffset => inline(broker, &cmd, to, offset::query),
+        RequestCode::UpdateConsumerOffset => inline(broker, &cmd, to, offset::update),
+        RequestCode::GetMaxOffset => inline(broker, &cmd, to, offset::max),
+        RequestCode::GetMinOffset => inline(broker, &cmd, to, offset::min),
+        RequestCode::SearchOffsetByTimestamp => blocking(broker, cmd, to, offset::search),
+        RequestCode::GetEarliestMsgStoretime => blocking(broker, cmd, to, offset::earliest),
+        RequestCode::ConsumerSendMsgBack => blocking(broker, cmd, to, send_back::handle),
+        RequestCode::LockBatchMq => inline(broker, &cmd, to, lock::lock),
+        RequestCode::UnlockBatchMq => inline(broker, &cmd, to, lock::unlock),
+        RequestCode::QueryAssignment => inline(broker, &cmd, to, assignment::query),
+        RequestCode::ViewMessageById => blocking(broker, cmd, to, view::by_offset),
+        RequestCode::UpdateAndCreateTopic => blocking(broker, cmd, to, topic::update),
+        RequestCode::DeleteTopicInBroker => blocking(broker, cmd, to, topic::delete),
+        RequestCode::GetAllTopicConfig => blocking(broker, cmd, to, topic::all),
+        RequestCode::GetTopicConfig => inline(broker, &cmd, to, topic::get),
+        RequestCode::GetTopicStatsInfo => blocking(broker, cmd, to, topic::stats),
+        RequestCode::GetSystemTopicListFromBroker => inline(broker, &cmd, to, topic::system_list),
+        RequestCode::UpdateAndCreateSubscriptiongroup => blocking(broker, cmd, to, group::update),
+        RequestCode::DeleteSubscriptiongroup => blocking(broker, cmd, to, group::delete),
+        RequestCode::GetAllSubscriptiongroupConfig => blocking(broker, cmd, to, group::all),
+        RequestCode::GetSubscriptiongroupConfig => blocking(broker, cmd, to, group::get),
+        RequestCode::GetConsumerConnectionList => inline(broker, &cmd, to, consumer_info::consumers),
+        RequestCode::GetProducerConnectionList => inline(broker, &cmd, to, consumer_info::producers),
+        RequestCode::GetAllProducerInfo => blocking(broker, cmd, to, consumer_info::all_producers),
+        RequestCode::GetConsumeStats => blocking(broker, cmd, to, consume_stats::stats),
+        RequestCode::QueryTopicConsumeByWho => blocking(broker, cmd, to, consume_stats::groups_of_topic),
+        RequestCode::QueryTopicsByConsumer => blocking(broker, cmd, to, consume_stats::topics_of_group),
+        RequestCode::GetAllConsumerOffset => blocking(broker, cmd, to, offset::all),
+        RequestCode::InvokeBrokerToResetOffset => blocking(broker, cmd, to, reset_offset::reset),
+        RequestCode::GetBrokerConfig => inline(broker, &cmd, to, broker_config::get),
+        RequestCode::UpdateBrokerConfig => blocking(broker, cmd, to, broker_config::update),
+        RequestCode::GetBrokerRuntimeInfo => blocking(broker, cmd, to, runtime_info::get),
+        RequestCode::PutTopic => blocking(broker, cmd, to, gantry_topic::put),
+        RequestCode::GetTopic => blocking(broker, cmd, to, gantry_topic::get),
+        RequestCode::PutGroup => blocking(broker, cmd, to, gantry_group::put),
+        RequestCode::GetGroup => inline(broker, &cmd, to, gantry_group::get),
+        RequestCode::PutSubscription => blocking(broker, cmd, to, gantry_group::put_subscription),
+        RequestCode::DeleteSubscription => blocking(broker, cmd, to, gantry_group::delete_subscription),
+        RequestCode::GroupLag => blocking(broker, cmd, to, gantry_group::lag),
+        code => to.send(BrokerError::UnknownCode(code.code()).to_response()),
+    }
+}
+
+/// Answers on the connection's own task. For handlers that only touch memory.
+fn inline(broker: &Arc<Broker>, cmd: &Command, to: Responder, handler: Handler) {
+    let answer = handler(broker, cmd, to.conn());
+    reply(to, answer);
+}
+
+/// Answers on a blocking thread, with a permit of the administrative class.
+pub(crate) fn blocking(broker: &Arc<Broker>, cmd: Command, to: Responder, handler: Handler) {
+    let Ok(permit) = broker.admin_permits.clone().try_acquire_owned() else {
+        broker.metrics.busy.inc();
+        to.send(BrokerError::Busy("too many administrative requests").to_response());
+        return;
+    };
+    let owner = broker.clone();
+    broker.spawn_blocking(move || {
+        let answer = handler(&owner, &cmd, to.conn());
+        drop(permit);
+        reply(to, answer);
+    });
+}
+
+/// Sends the answer or the refusal.
+pub(crate) fn reply(to: Responder, answer: Result<Command, BrokerError>) {
+    match answer {
+        Ok(response) => to.send(response),
+        Err(error) => to.send(error.to_response()),
+    }
+}

@@ -1,0 +1,128 @@
+//! Answers that wait until their bytes are as durable as promised, with a deadline for each.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clock::Monotonic;
+use parking_lot::Mutex;
+use store::{PhysicalOffset, Store};
+
+/// Longest wait for a flush before the answer says "stored, unconfirmed" (code 10).
+pub(crate) const FLUSH_WAIT: Duration = Duration::from_secs(5);
+
+/// How far a put came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PutStatus {
+    /// In the page cache; flushed within the flush interval.
+    Buffered,
+    /// On the disk.
+    Flushed,
+    /// Written, but not confirmed in time.
+    FlushTimeout,
+    /// The flush failed: the broker is ending.
+    Failed,
+}
+
+impl PutStatus {
+    /// The word in ext field `durability`.
+    pub(crate) fn durability(self) -> &'static str {
+        match self {
+            Self::Flushed => "flushed",
+            Self::Buffered | Self::FlushTimeout | Self::Failed => "buffered",
+        }
+    }
+}
+
+type Done = Box<dyn FnOnce(PutStatus) + Send>;
+
+/// A wait that ends once, by whichever comes first.
+struct Slot(Mutex<Option<Done>>);
+
+impl Slot {
+    fn finish(&self, status: PutStatus) {
+        let done = self.0.lock().take();
+        if let Some(done) = done {
+            done(status);
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        self.0.lock().is_none()
+    }
+}
+
+/// The broker's flush policy and the answers that wait for it.
+pub(crate) struct Durability {
+    sync: bool,
+    /// All waits are equally long, so this is in order of deadline.
+    waiting: Mutex<VecDeque<(Monotonic, Arc<Slot>)>>,
+}
+
+impl std::fmt::Debug for Durability {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Durability").field("sync", &self.sync).field("waiting", &self.waiting.lock().len()).finish()
+    }
+}
+
+impl Durability {
+    /// `sync`: every put waits for the disk.
+    pub(crate) fn new(sync: bool) -> Self {
+        Self { sync, waiting: Mutex::new(VecDeque::new()) }
+    }
+
+    /// Whether every put waits for the disk.
+    pub(crate) fn is_sync(&self) -> bool {
+        self.sync
+    }
+
+    /// Calls `done` once everything below `end` is as durable as the policy asks, or `flushed` if
+    /// the caller asks for it. Runs it inline when nothing has to be waited for, else on the flush
+    /// thread, or on the deadline task after [`FLUSH_WAIT`].
+    pub(crate) fn when_durable(
+        &self,
+        store: &Store,
+        end: PhysicalOffset,
+        want_flushed: bool,
+        now: Monotonic,
+        done: impl FnOnce(PutStatus) + Send + 'static,
+    ) {
+        if !self.sync && !want_flushed {
+            done(PutStatus::Buffered);
+            return;
+        }
+        let slot = Arc::new(Slot(Mutex::new(Some(Box::new(done)))));
+        let flushed = slot.clone();
+        store.when_flushed(
+            end,
+            Box::new(move |result| {
+                flushed.finish(if result.is_ok() { PutStatus::Flushed } else { PutStatus::Failed });
+            }),
+        );
+        if slot.is_finished() {
+            return;
+        }
+        let mut waiting = self.waiting.lock();
+        while waiting.front().is_some_and(|(_, slot)| slot.is_finished()) {
+            waiting.pop_front();
+        }
+        waiting.push_back((now + FLUSH_WAIT, slot));
+    }
+
+    /// Ends the waits whose deadline has come.
+    pub(crate) fn expire(&self, now: Monotonic) {
+        loop {
+            let due = {
+                let mut waiting = self.waiting.lock();
+                match waiting.front() {
+                    Some((deadline, slot)) if *deadline <= now || slot.is_finished() => waiting.pop_front(),
+                    _ => None,
+                }
+            };
+            match due {
+                Some((_, slot)) => slot.finish(PutStatus::FlushTimeout),
+                None => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! `BrokerError`: why a request is refused, and the one mapping to response code and `reason`.
+
+use store::StoreError;
+use thiserror::Error;
+use wire::{Command, ResponseCode, WireError};
+
+/// Longest remark that goes to a peer, in characters.
+const REMARK_MAX: usize = 1024;
+
+/// Every way in which a request can fail. `Display` is the remark.
+#[derive(Debug, Error)]
+pub(crate) enum BrokerError {
+    /// A header field or body does not parse.
+    #[error("{0}")]
+    Wire(#[from] WireError),
+    /// A body is not the JSON it should be.
+    #[error("body is not valid: {0}")]
+    Body(String),
+    /// A value is out of range or malformed.
+    #[error("{0}")]
+    Invalid(String),
+    /// The message breaks a limit.
+    #[error("{0}")]
+    MessageIllegal(String),
+    /// No such topic here.
+    #[error("topic[{0}] not exist, apply first please!")]
+    NoTopic(String),
+    /// No such group here.
+    #[error("subscription group [{0}] does not exist")]
+    NoGroup(String),
+    /// Not allowed.
+    #[error("{0}")]
+    Forbidden(String),
+    /// A setting that cannot be changed.
+    #[error("{0}")]
+    Immutable(String),
+    /// Members of the other kind live in the group.
+    #[error("group [{group}] has members of the other kind: {members}")]
+    GroupMode {
+        /// The group.
+        group: String,
+        /// Who, comma separated.
+        members: String,
+    },
+    /// The optimistic version check failed.
+    #[error("version is {found}, not {expected}")]
+    VersionMismatch {
+        /// What the caller expects.
+        expected: String,
+        /// What is there.
+        found: u64,
+    },
+    /// To be created, but there already.
+    #[error("{kind} [{name}] exists already")]
+    Exists {
+        /// `topic` or `group`.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// The group has no subscription to the topic.
+    #[error("the consumer's subscription not exist: group [{group}], topic [{topic}]")]
+    NoSubscription {
+        /// The group.
+        group: String,
+        /// The topic.
+        topic: String,
+    },
+    /// The broker knows an older subscription than the request.
+    #[error("the consumer's subscription not latest")]
+    SubscriptionNotLatest,
+    /// The filter expression cannot be used.
+    #[error("parse the consumer's subscription failed: {0}")]
+    Subscription(String),
+    /// Nothing under that key, offset or id.
+    #[error("{0}")]
+    NotFound(String),
+    /// Nothing at that place; old tools expect the general code.
+    #[error("{0}")]
+    Absent(String),
+    /// No member of the group is connected.
+    #[error("the consumer group[{0}] not online")]
+    NotOnline(String),
+    /// A feature of the protocol that this broker does not have yet.
+    #[error("{0} is not supported yet")]
+    NotSupported(&'static str),
+    /// A request code without a handler.
+    #[error(" request type {0} not supported")]
+    UnknownCode(i32),
+    /// A bound was reached.
+    #[error("[OVERLOAD]system busy, start flow control for a while: {0}")]
+    Busy(&'static str),
+    /// A table is full.
+    #[error("{0} limit reached")]
+    Full(&'static str),
+    /// Too many leases.
+    #[error("group [{group}] holds {max} leases, its limit")]
+    TooManyInFlight {
+        /// The group.
+        group: String,
+        /// Its limit.
+        max: u32,
+    },
+    /// Too many parked requests.
+    #[error("polling full: {0} requests wait already")]
+    PollingFull(usize),
+    /// The broker is stopping.
+    #[error("the broker is stopping")]
+    Stopping,
+    /// The store refused.
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    /// A configuration table could not be written.
+    #[error("configuration could not be written: {0}")]
+    Persist(String),
+    /// A broken promise of our own code.
+    #[error("internal error: {0}")]
+    Internal(&'static str),
+}
+
+impl BrokerError {
+    /// The response code.
+    pub(crate) fn code(&self) -> ResponseCode {
+        match self {
+            Self::Wire(_) | Self::Body(_) | Self::Absent(_) | Self::Persist(_) | Self::Internal(_) => {
+                ResponseCode::SystemError
+            }
+            Self::VersionMismatch { .. } | Self::Exists { .. } | Self::Full(_) => ResponseCode::SystemError,
+            Self::NotSupported(_) => ResponseCode::SystemError,
+            Self::Invalid(_) => ResponseCode::InvalidParameter,
+            Self::MessageIllegal(_) => ResponseCode::MessageIllegal,
+            Self::NoTopic(_) => ResponseCode::TopicNotExist,
+            Self::NoGroup(_) => ResponseCode::SubscriptionGroupNotExist,
+            Self::Forbidden(_) | Self::GroupMode { .. } | Self::Immutable(_) => ResponseCode::NoPermission,
+            Self::NoSubscription { .. } => ResponseCode::SubscriptionNotExist,
+            Self::SubscriptionNotLatest => ResponseCode::SubscriptionNotLatest,
+            Self::Subscription(_) => ResponseCode::SubscriptionParseFailed,
+            Self::NotFound(_) => ResponseCode::QueryNotFound,
+            Self::NotOnline(_) => ResponseCode::ConsumerNotOnline,
+            Self::UnknownCode(_) => ResponseCode::RequestCodeNotSupported,
+            Self::Busy(_) | Self::TooManyInFlight { .. } => ResponseCode::SystemBusy,
+            Self::PollingFull(_) => ResponseCode::PollingFull,
+            Self::Stopping => ResponseCode::ServiceNotAvailable,
+            Self::Store(error) => store_code(error).0,
+        }
+    }
+
+    /// The stable word in ext field `reason`, a problem code of the HTTP interface where one fits.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Wire(_) | Self::Body(_) | Self::Invalid(_) => "invalid_field",
+            Self::MessageIllegal(_) => "message_illegal",
+            Self::NoTopic(_) => "topic_not_found",
+            Self::NoGroup(_) => "group_not_found",
+            Self::Forbidden(_) => "forbidden",
+            Self::Immutable(_) => "immutable_field",
+            Self::GroupMode { .. } => "group_mode_conflict",
+            Self::VersionMismatch { .. } => "version_mismatch",
+            Self::Exists { kind: "group", .. } => "group_exists",
+            Self::Exists { .. } => "topic_exists",
+            Self::NoSubscription { .. } => "subscription_not_found",
+            Self::SubscriptionNotLatest => "subscription_not_latest",
+            Self::Subscription(_) => "invalid_filter",
+            Self::NotFound(_) | Self::Absent(_) => "not_found",
+            Self::NotOnline(_) => "not_online",
+            Self::NotSupported(_) | Self::UnknownCode(_) => "not_implemented",
+            Self::Busy(_) => "broker_busy",
+            Self::Full(_) => "limit_reached",
+            Self::TooManyInFlight { .. } => "too_many_inflight",
+            Self::PollingFull(_) => "polling_full",
+            Self::Stopping => "broker_unavailable",
+            Self::Store(error) => store_code(error).1,
+            Self::Persist(_) => "storage_error",
+            Self::Internal(_) => "internal",
+        }
+    }
+
+    /// The answer to send.
+    pub(crate) fn to_response(&self) -> Command {
+        let mut remark = self.to_string();
+        if let Some((cut, _)) = remark.char_indices().nth(REMARK_MAX) {
+            remark.truncate(cut);
+        }
+        let mut response = Command::response(self.code()).with_remark(remark);
+        response.ext.put("reason", self.reason());
+        if let Self::GroupMode { members, .. } = self {
+            response.ext.put("members", members.as_str());
+        }
+        response
+    }
+}

@@ -1,0 +1,133 @@
+//! Numbers of the broker: counters for `/metrics`, rates for the runtime information of code 28.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use clock::Monotonic;
+use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Registry;
+
+/// Longest window of a rate, in seconds; one sample a second.
+const WINDOW_SECONDS: usize = 600;
+
+/// Counters; cheap to raise from any thread.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    /// Messages stored for clients.
+    pub(crate) put_messages: Counter,
+    /// Bytes of records stored for clients.
+    pub(crate) put_bytes: Counter,
+    /// Sends refused or failed.
+    pub(crate) put_failures: Counter,
+    /// Messages given to pulls.
+    pub(crate) get_messages: Counter,
+    /// Bytes given to pulls.
+    pub(crate) get_bytes: Counter,
+    /// Pulls that found something.
+    pub(crate) get_found: Counter,
+    /// Pulls that found nothing.
+    pub(crate) get_missed: Counter,
+    /// Delayed messages delivered.
+    pub(crate) delayed: Counter,
+    /// Messages that went to a dead-letter topic.
+    pub(crate) dead_letters: Counter,
+    /// Heartbeats or pulls refused since leases live in the group.
+    pub(crate) group_mode_conflicts: Counter,
+    /// Requests refused for overload.
+    pub(crate) busy: Counter,
+    /// Longest put in ms.
+    pub(crate) put_max_ms: AtomicU64,
+    samples: Mutex<VecDeque<(Monotonic, [u64; 4])>>,
+}
+
+impl Metrics {
+    /// Registers the counters.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let list: [(&str, &str, &Counter); 11] = [
+            ("put_messages", "Messages stored for clients", &self.put_messages),
+            ("put_bytes", "Bytes of records stored for clients", &self.put_bytes),
+            ("put_failures", "Sends refused or failed", &self.put_failures),
+            ("get_messages", "Messages given to pulls", &self.get_messages),
+            ("get_bytes", "Bytes given to pulls", &self.get_bytes),
+            ("get_found", "Pulls that found something", &self.get_found),
+            ("get_missed", "Pulls that found nothing", &self.get_missed),
+            ("delayed", "Delayed messages delivered", &self.delayed),
+            ("dead_letters", "Messages that went to a dead-letter topic", &self.dead_letters),
+            ("group_mode_conflicts", "Native requests refused since leases live in the group", &self.group_mode_conflicts),
+            ("busy", "Requests refused for overload", &self.busy),
+        ];
+        for (name, help, counter) in list {
+            registry.register(name, help, counter.clone());
+        }
+    }
+
+    /// Takes one sample of the rates; called about once a second.
+    pub(crate) fn sample(&self, now: Monotonic) {
+        let mut samples = self.samples.lock();
+        if samples.len() > WINDOW_SECONDS {
+            samples.pop_front();
+        }
+        samples.push_back((
+            now,
+            [self.put_messages.get(), self.get_found.get(), self.get_missed.get(), self.get_messages.get()],
+        ));
+    }
+
+    /// Rates of the last 10, 60 and 600 s, in the text form of code 28: `v10 v60 v600`.
+    pub(crate) fn rates(&self) -> Rates {
+        let samples = self.samples.lock();
+        let text = |index: usize| {
+            [10, 60, WINDOW_SECONDS].map(|window| format!("{:?}", rate(&samples, window, index))).join(" ")
+        };
+        Rates { put: text(0), found: text(1), missed: text(2), transferred: text(3) }
+    }
+
+    /// Notes how long a put took.
+    pub(crate) fn put_took(&self, ms: u64) {
+        self.put_max_ms.fetch_max(ms, Ordering::Relaxed);
+    }
+}
+
+/// See [`Metrics::rates`].
+#[derive(Debug)]
+pub(crate) struct Rates {
+    /// Messages stored a second.
+    pub(crate) put: String,
+    /// Pulls that found something, a second.
+    pub(crate) found: String,
+    /// Pulls that found nothing, a second.
+    pub(crate) missed: String,
+    /// Messages given out a second.
+    pub(crate) transferred: String,
+}
+
+fn rate(samples: &VecDeque<(Monotonic, [u64; 4])>, window: usize, index: usize) -> f64 {
+    let Some((end, last)) = samples.back() else { return 0.0 };
+    let back = samples.len().saturating_sub(1 + window);
+    let Some((start, first)) = samples.get(back) else { return 0.0 };
+    let seconds = end.since(*start).as_secs_f64();
+    let (Some(first), Some(last)) = (first.get(index), last.get(index)) else { return 0.0 };
+    if seconds <= 0.0 { 0.0 } else { last.saturating_sub(*first) as f64 / seconds }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn rates_are_those_of_their_window() {
+        let metrics = Metrics::default();
+        let mut now = Monotonic::ZERO;
+        for second in 0..100u64 {
+            metrics.sample(now);
+            metrics.put_messages.inc_by(if second >= 50 { 10 } else { 0 });
+            now = now + Duration::from_secs(1);
+        }
+        metrics.sample(now);
+        let rates = metrics.rates();
+        assert!(rates.put.starts_with("10.0 "), "{}", rates.put);
+        assert_eq!(rates.found, "0.0 0.0 0.0");
+    }
+}

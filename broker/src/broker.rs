@@ -4,8 +4,10 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use clock::{Clock, Monotonic};
+use parking_lot::Mutex;
 use store::{AppendOutcome, MessageDraft, Store};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -13,10 +15,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::clients::{Consumers, Producers};
 use crate::config::Config;
+use crate::delay::Delay;
 use crate::durability::Durability;
 use crate::error::BrokerError;
 use crate::group::{GroupConfig, GroupTable};
 use crate::handlers::pull::HeldPull;
+use crate::ids::Ids;
 use crate::locks::LockTable;
 use crate::longpoll::Holds;
 use crate::metrics::Metrics;
@@ -26,6 +30,26 @@ use crate::persist::ConfigFile;
 use crate::registration::Registration;
 use crate::settings::LiveSettings;
 use crate::topic::{PERM_READ_WRITE, TopicConfig, TopicTable};
+use crate::version::DataVersion;
+
+/// Longest blocking wait for a flush.
+const FLUSH_WAIT: Duration = Duration::from_secs(5);
+/// Milliseconds of a day.
+const DAY_MS: u64 = 86_400_000;
+
+/// Totals of the counters at the last two midnights (UTC).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DayTotals {
+    day: u64,
+    /// Messages stored until this day began.
+    pub(crate) put_today: u64,
+    /// Messages stored until the day before began.
+    pub(crate) put_yesterday: u64,
+    /// Messages given out until this day began.
+    pub(crate) get_today: u64,
+    /// Messages given out until the day before began.
+    pub(crate) get_yesterday: u64,
+}
 
 /// Everything a handler may need. Tables lock for themselves, shortly, and never each other.
 #[derive(Debug)]
@@ -74,6 +98,16 @@ pub(crate) struct Broker {
     pub(crate) admin_permits: Arc<Semaphore>,
     /// Cold reads at work.
     pub(crate) read_permits: Arc<Semaphore>,
+    /// Delay levels.
+    pub(crate) delay: Delay,
+    /// Ids for messages that have none.
+    pub(crate) ids: Ids,
+    /// Totals at the last midnights.
+    pub(crate) days: Mutex<DayTotals>,
+    /// `config/gantry.json`: changed settings.
+    pub(crate) settings_file: ConfigFile,
+    /// Version of the changed settings.
+    pub(crate) settings_version: Mutex<DataVersion>,
     /// `config/topics.json`.
     pub(crate) topics_file: ConfigFile,
     /// `config/subscriptionGroup.json`.
@@ -208,5 +242,59 @@ impl Broker {
             crate::handlers::heartbeat::member_left(self, &group, &member);
         }
         self.locks.expire(now);
+        self.metrics.sample(now);
+        self.roll_day();
+    }
+
+    fn roll_day(&self) {
+        let today = self.now_ms() / DAY_MS;
+        let mut days = self.days.lock();
+        if days.day == today {
+            return;
+        }
+        let first = days.day == 0;
+        *days = DayTotals {
+            day: today,
+            put_yesterday: days.put_today,
+            get_yesterday: days.get_today,
+            put_today: if first { 0 } else { self.metrics.put_messages.get() },
+            get_today: if first { 0 } else { self.metrics.get_messages.get() },
+        };
+    }
+
+    /// Totals at the last midnights.
+    pub(crate) fn day_totals(&self) -> DayTotals {
+        *self.days.lock()
+    }
+
+    /// Blocks until everything written so far is on the disk; false when that takes too long or fails.
+    pub(crate) fn wait_flushed(&self) -> bool {
+        let end = self.store.written();
+        if self.store.flushed() >= end {
+            return true;
+        }
+        let (done, wait) = std::sync::mpsc::sync_channel(1);
+        self.store.when_flushed(
+            end,
+            Box::new(move |result| {
+                // The waiter may have given up.
+                done.try_send(result.is_ok()).ok();
+            }),
+        );
+        wait.recv_timeout(FLUSH_WAIT).unwrap_or(false)
+    }
+
+    /// Version of the changed settings.
+    pub(crate) fn config_version(&self) -> DataVersion {
+        *self.settings_version.lock()
+    }
+
+    /// Writes the changed settings. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn save_settings(&self) -> Result<(), BrokerError> {
+        self.settings_version.lock().bump(self.now_ms());
+        self.settings_file.write(|| self.live.to_json(&self.config))
     }
 }

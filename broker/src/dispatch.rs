@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use remoting::{Connection, Responder, Service};
+use remoting::{Connection, Responder};
 use wire::{Command, RequestCode};
 
 use crate::broker::Broker;
@@ -14,24 +14,6 @@ use crate::handlers::{
 
 /// What most handlers are: a request in, an answer out.
 pub(crate) type Handler = fn(&Arc<Broker>, &Command, &Arc<Connection>) -> Result<Command, BrokerError>;
-
-/// The broker behind one of its ports.
-pub(crate) struct Front {
-    /// The shared state.
-    pub(crate) broker: Arc<Broker>,
-    /// The second port for producers: serves no pulls.
-    pub(crate) fast: bool,
-}
-
-impl Service for Front {
-    fn call(&self, cmd: Command, to: Responder) {
-        dispatch(&self.broker, self.fast, cmd, to);
-    }
-
-    fn closed(&self, conn: &Arc<Connection>) {
-        heartbeat::connection_closed(&self.broker, conn);
-    }
-}
 
 /// Answers one request.
 pub(crate) fn dispatch(broker: &Arc<Broker>, fast: bool, cmd: Command, to: Responder) {
@@ -50,7 +32,7 @@ pub(crate) fn dispatch(broker: &Arc<Broker>, fast: bool, cmd: Command, to: Respo
         RequestCode::GetMinOffset => inline(broker, &cmd, to, offset::min),
         RequestCode::SearchOffsetByTimestamp => blocking(broker, cmd, to, offset::search),
         RequestCode::GetEarliestMsgStoretime => blocking(broker, cmd, to, offset::earliest),
-        RequestCode::ConsumerSendMsgBack => blocking(broker, cmd, to, send_back::handle),
+        RequestCode::ConsumerSendMsgBack => send_back::handle(broker, cmd, to),
         RequestCode::LockBatchMq => inline(broker, &cmd, to, lock::lock),
         RequestCode::UnlockBatchMq => inline(broker, &cmd, to, lock::unlock),
         RequestCode::QueryAssignment => inline(broker, &cmd, to, assignment::query),

@@ -109,6 +109,11 @@ impl Durability {
         waiting.push_back((now + FLUSH_WAIT, slot));
     }
 
+    /// Number of answers that wait for the disk.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.lock().iter().filter(|(_, slot)| !slot.is_finished()).count()
+    }
+
     /// Ends the waits whose deadline has come.
     pub(crate) fn expire(&self, now: Monotonic) {
         loop {

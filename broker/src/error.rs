@@ -189,3 +189,43 @@ impl BrokerError {
         response
     }
 }
+
+/// Code and reason of a failure of the store.
+fn store_code(error: &StoreError) -> (ResponseCode, &'static str) {
+    match error {
+        StoreError::Full => (ResponseCode::ServiceNotAvailable, "storage_full"),
+        StoreError::Busy => (ResponseCode::SystemBusy, "broker_busy"),
+        StoreError::Closed => (ResponseCode::ServiceNotAvailable, "broker_unavailable"),
+        StoreError::Poisoned { .. } => (ResponseCode::ServiceNotAvailable, "broker_unavailable"),
+        StoreError::TooLarge { .. } | StoreError::Invalid { .. } => (ResponseCode::MessageIllegal, "message_illegal"),
+        StoreError::InUse { .. } | StoreError::Layout { .. } | StoreError::Io { .. } => {
+            (ResponseCode::SystemError, "storage_error")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_carry_code_remark_and_reason() {
+        let check = |error: BrokerError, code: i32, reason: &str| {
+            let response = error.to_response();
+            assert_eq!((response.code, response.ext.get("reason")), (code, Some(reason)), "{error}");
+            assert!(response.remark.is_some_and(|remark| !remark.is_empty()));
+        };
+        check(BrokerError::NoTopic("t".to_owned()), 17, "topic_not_found");
+        check(BrokerError::UnknownCode(5), 3, "not_implemented");
+        check(BrokerError::Store(StoreError::Full), 14, "storage_full");
+        check(BrokerError::Store(StoreError::Busy), 2, "broker_busy");
+        check(WireError::MissingField { field: "topic" }.into(), 1, "invalid_field");
+        check(BrokerError::Exists { kind: "group", name: "g".to_owned() }, 1, "group_exists");
+    }
+
+    #[test]
+    fn remarks_are_bounded() {
+        let remark = BrokerError::Invalid("ü".repeat(5_000)).to_response().remark.unwrap();
+        assert_eq!(remark.chars().count(), REMARK_MAX);
+    }
+}

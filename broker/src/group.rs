@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::names;
 use crate::topic::ATTRIBUTE_VERSION;
 use crate::version::DataVersion;
+use wire::WireError;
 
 /// Attribute that holds Gantry's group settings as JSON.
 pub(crate) const ATTRIBUTE_SPEC: &str = "gantry.spec";
@@ -145,12 +146,12 @@ impl GroupTable {
         self.snapshot.store(Arc::new(next));
     }
 
-    /// Replaces the content by that of `subscriptionGroup.json` text (already strict JSON).
+    /// Replaces the content by that of `subscriptionGroup.json` text in any dialect.
     ///
     /// # Errors
-    /// The JSON error.
-    pub(crate) fn load(&self, json: &[u8]) -> Result<usize, serde_json::Error> {
-        let file: GroupFile = serde_json::from_slice(json)?;
+    /// The text is no such table.
+    pub(crate) fn load(&self, json: &[u8]) -> Result<usize, WireError> {
+        let file: GroupFile = wire::json::from_slice(json)?;
         let mut inner = self.inner.lock();
         inner.version = file.data_version;
         inner.forbidden = file.forbidden_table;

@@ -1,9 +1,39 @@
 //! The broker: log, queues, leases, retry and dead letters behind RocketMQ remoting.
+//!
+//! [`run`] serves until its context stops; [`start`] gives a handle for tests. Requests arrive on
+//! connection tasks ([`dispatch`]), touch memory inline and go to blocking threads for everything
+//! that may wait for the disk. Appends happen on the caller's thread; their answers leave from the
+//! flush thread ([`durability`]).
+#![forbid(unsafe_code)]
 
+mod broker;
+mod clients;
+mod config;
+mod delay;
+mod dispatch;
+mod durability;
+mod error;
+mod filter;
 mod group;
+mod handlers;
+mod ids;
+mod late;
+mod leases;
+mod locks;
+mod longpoll;
+mod metrics;
 mod names;
 mod offsets;
+mod persist;
 #[allow(dead_code, reason = "wired step by step")]
 pub mod pop;
+mod read;
+mod registration;
+mod retry;
+mod server;
+mod settings;
 mod topic;
 mod version;
+
+pub use config::{Config, CreateConfig, FlushConfig, FlushMode, LimitsConfig, SegmentConfig};
+pub use server::{Addrs, Error, Running, run, start, start_on};

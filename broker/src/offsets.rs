@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use serde::Deserialize;
 
 use crate::version::DataVersion;
+use wire::WireError;
 
 /// Between topic and group in a key of the file.
 const SEPARATOR: char = '@';
@@ -26,6 +27,7 @@ pub(crate) struct OffsetTable {
     pairs: RwLock<Pairs>,
     pair_count: AtomicU64,
     commits: AtomicU64,
+    dirty: AtomicBool,
     version: Mutex<DataVersion>,
     /// Resets that an administrator asked for and no pull has seen yet: group → topic → queue → offset.
     resets: Mutex<HashMap<String, HashMap<String, BTreeMap<i32, i64>>>>,
@@ -35,7 +37,7 @@ pub(crate) struct OffsetTable {
 #[serde(rename_all = "camelCase", default)]
 struct OffsetFile {
     data_version: DataVersion,
-    offset_table: BTreeMap<String, BTreeMap<String, i64>>,
+    offset_table: BTreeMap<String, BTreeMap<i32, i64>>,
 }
 
 impl OffsetTable {
@@ -45,22 +47,22 @@ impl OffsetTable {
             pairs: RwLock::new(Pairs::new()),
             pair_count: AtomicU64::new(0),
             commits: AtomicU64::new(0),
+            dirty: AtomicBool::new(false),
             version: Mutex::new(DataVersion::new(now_ms)),
             resets: Mutex::new(HashMap::new()),
         }
     }
 
-    /// Replaces the content by that of `consumerOffset.json` text (already strict JSON: integer keys quoted).
+    /// Replaces the content by that of `consumerOffset.json` text in any dialect.
     ///
     /// # Errors
-    /// The JSON error.
-    pub(crate) fn load(&self, json: &[u8]) -> Result<usize, serde_json::Error> {
-        let file: OffsetFile = serde_json::from_slice(json)?;
+    /// The text is no such table.
+    pub(crate) fn load(&self, json: &[u8]) -> Result<usize, WireError> {
+        let file: OffsetFile = wire::json::from_slice(json)?;
         let mut pairs = Pairs::new();
         let mut count = 0;
         for (key, queues) in file.offset_table {
             let Some((topic, group)) = key.split_once(SEPARATOR) else { continue };
-            let queues = queues.into_iter().filter_map(|(id, at)| Some((id.parse().ok()?, at))).collect();
             pairs.entry(group.to_owned()).or_default().insert(topic.to_owned(), Arc::new(Mutex::new(queues)));
             count += 1;
         }
@@ -133,10 +135,21 @@ impl OffsetTable {
             }
         };
         queues.lock().insert(queue_id, offset);
+        self.dirty.store(true, Ordering::Release);
         if self.commits.fetch_add(1, Ordering::Relaxed) % COMMITS_PER_VERSION == COMMITS_PER_VERSION - 1 {
             self.version.lock().bump(now_ms);
         }
         true
+    }
+
+    /// Whether something was committed since this was last asked.
+    pub(crate) fn take_dirty(&self) -> bool {
+        self.dirty.swap(false, Ordering::AcqRel)
+    }
+
+    /// What was taken could not be written.
+    pub(crate) fn mark_dirty(&self) {
+        self.dirty.store(true, Ordering::Release);
     }
 
     /// The stored offset, if there is one.
@@ -268,7 +281,7 @@ mod tests {
             r#"{"dataVersion":{"counter":0,"stateVersion":0,"timestamp":1},"groupTopicMap":{"g":["T"]},"offsetTable":{"T@g":{0:5,1:6}}}"#
         );
         let again = OffsetTable::new(2);
-        again.load(br#"{"offsetTable":{"T@g":{"0":5,"1":6}}}"#).unwrap();
+        again.load(br#"{"offsetTable":{"T@g":{0:5,"1":6}}}"#).unwrap();
         assert_eq!(again.of_topic("g", "T"), table.of_topic("g", "T"));
     }
 

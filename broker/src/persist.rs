@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use store::Disk;
+use wire::WireError;
 
 use crate::error::BrokerError;
 
@@ -22,14 +23,25 @@ impl ConfigFile {
         Self { disk, path: root.join("config").join(name), writing: Mutex::new(()) }
     }
 
-    /// Its content as strict JSON, whatever dialect it was written in; `None` when there is none.
+    /// Hands the content to `take`, that of the backup where the file itself does not parse.
     ///
     /// # Errors
-    /// The file cannot be read, or neither it nor its backup parses.
-    pub(crate) fn read_json(&self) -> Result<Option<Vec<u8>>, BrokerError> {
-        let Some(bytes) = self.read()? else { return Ok(None) };
-        let value = wire::json::parse(&bytes)?;
-        Ok(Some(wire::json::to_vec(&value)))
+    /// Neither can be read and parsed.
+    pub(crate) fn load(&self, take: impl Fn(&[u8]) -> Result<usize, WireError>) -> Result<usize, BrokerError> {
+        let Some(bytes) = self.read()? else { return Ok(0) };
+        let first = match take(&bytes) {
+            Ok(count) => return Ok(count),
+            Err(error) => error,
+        };
+        let name = self.path.display().to_string();
+        tracing::error!(file = name, error = %first, "file does not parse, its backup is used");
+        let backup = store::config_file::read_backup(self.disk.as_ref(), &self.path)
+            .map_err(|error| BrokerError::Persist(error.to_string()))?;
+        let unusable = |error: WireError| BrokerError::Persist(format!("{name}: {error}"));
+        match backup {
+            Some(bytes) => take(&bytes).map_err(unusable),
+            None => Err(unusable(first)),
+        }
     }
 
     /// Its content; `None` when there is none.

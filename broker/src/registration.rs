@@ -56,6 +56,14 @@ impl Registration {
         }
     }
 
+    /// Register everything at once: what holds for all topics changed.
+    pub(crate) fn refresh(&self) {
+        for target in &self.targets {
+            target.synced.store(0, Ordering::Release);
+            target.wake.notify_one();
+        }
+    }
+
     /// Waits until every name server that answers knows the table up to `sequence`, or until `limit`.
     pub(crate) async fn wait_synced(&self, sequence: u64, limit: Duration) {
         if self.targets.is_empty() {

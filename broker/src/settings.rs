@@ -61,6 +61,39 @@ impl LiveSettings {
         usize::try_from(self.message_size_bytes.load(Ordering::Relaxed)).unwrap_or(usize::MAX)
     }
 
+    /// What differs from the settings started with, as a JSON object of our names.
+    pub(crate) fn to_json(&self, config: &Config) -> Vec<u8> {
+        let started = Self::new(config).values();
+        let changed: serde_json::Map<String, serde_json::Value> = self
+            .values()
+            .into_iter()
+            .zip(started)
+            .filter(|(now, then)| now != then)
+            .map(|((key, value), _)| (key.to_owned(), value.into()))
+            .collect();
+        serde_json::to_vec_pretty(&changed).unwrap_or_default()
+    }
+
+    fn values(&self) -> [(&'static str, String); 4] {
+        [
+            ("permission", self.permission().to_string()),
+            ("create.topics", self.create_topics().to_string()),
+            ("create.groups", self.create_groups().to_string()),
+            ("limits.message_size", self.message_size_bytes().to_string()),
+        ]
+    }
+
+    /// Lays changes that an earlier run kept over the settings; what no longer fits is left out.
+    pub(crate) fn restore(&self, json: &[u8]) {
+        let kept: std::collections::BTreeMap<String, String> = wire::json::from_slice(json).unwrap_or_default();
+        for (key, value) in kept {
+            match Self::check(&key, &value) {
+                Ok(()) => self.set(&key, &value),
+                Err(error) => tracing::warn!(key, ?error, "kept setting left out"),
+            }
+        }
+    }
+
     /// Checks a change without making it.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names;
 use crate::version::DataVersion;
+use wire::WireError;
 
 /// Permission bit: the template's permission is inherited by topics created from it.
 pub(crate) const PERM_INHERIT: i32 = 1;
@@ -157,12 +158,12 @@ impl TopicTable {
         }
     }
 
-    /// Replaces the content by that of `topics.json` text (already strict JSON).
+    /// Replaces the content by that of `topics.json` text in any dialect.
     ///
     /// # Errors
-    /// The JSON error.
-    pub(crate) fn load(&self, json: &[u8]) -> Result<usize, serde_json::Error> {
-        let file: TopicFile = serde_json::from_slice(json)?;
+    /// The text is no such table.
+    pub(crate) fn load(&self, json: &[u8]) -> Result<usize, WireError> {
+        let file: TopicFile = wire::json::from_slice(json)?;
         let mut inner = self.inner.lock();
         inner.version = file.data_version;
         inner.sequence += 1;

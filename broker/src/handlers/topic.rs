@@ -1,0 +1,284 @@
+//! Codes 17, 21, 202, 215, 305 and 351: topics as administrators see them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use remoting::Connection;
+use serde::Serialize;
+use wire::Command;
+
+use super::offset::store_time;
+use super::{json_answer, success};
+use crate::broker::Broker;
+use crate::error::BrokerError;
+use crate::names;
+use crate::topic::{ATTRIBUTE_VERSION, QUEUES_MAX, TopicConfig};
+use crate::version::DataVersion;
+
+/// Values of the attribute `message.type`.
+const MESSAGE_TYPES: [&str; 6] = ["NORMAL", "FIFO", "DELAY", "TRANSACTION", "UNSPECIFIED", "PRIORITY"];
+
+/// Code 17.
+pub(crate) fn update(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+    let ext = &cmd.ext;
+    let topic: String = ext.required("topic")?;
+    let read: i32 = ext.required("readQueueNums")?;
+    let write: i32 = ext.required("writeQueueNums")?;
+    let perm: i32 = ext.required("perm")?;
+    let filter_type = ext.get("topicFilterType").unwrap_or("SINGLE_TAG");
+    if !matches!(filter_type, "SINGLE_TAG" | "MULTI_TAG") {
+        return Err(BrokerError::Absent(format!("topicFilterType {} is unknown", names::shorten(filter_type))));
+    }
+    check_change(&topic)?;
+    check_shape(read, write, perm)?;
+    let changes = parse_attributes(ext.get("attributes").unwrap_or(""))?;
+    let change = broker
+        .topics
+        .modify(&topic, broker.now_ms(), |known| {
+            let mut config = TopicConfig {
+                order: ext.bool("order"),
+                topic_filter_type: filter_type.to_owned(),
+                topic_sys_flag: ext.get("topicSysFlag").and_then(|text| text.parse().ok()).unwrap_or(0),
+                write_queue_nums: write,
+                attributes: known.map(|known| known.attributes.clone()).unwrap_or_default(),
+                ..TopicConfig::new(&topic, read, perm)
+            };
+            for (name, value) in &changes {
+                match value {
+                    Some(value) => config.attributes.insert(name.clone(), value.clone()),
+                    None => config.attributes.remove(name),
+                };
+            }
+            raise_version(&mut config.attributes, known.is_some_and(|known| *known != config), known.map(TopicConfig::version));
+            Some(config)
+        })
+        .ok_or(BrokerError::Full("topic"))?;
+    if change.changed {
+        broker.save_topics()?;
+        tracing::info!(topic = %topic, read, write, perm, "topic set");
+    }
+    Ok(success())
+}
+
+/// A change by native tools moves Gantry's version on too, if there is one.
+fn raise_version(attributes: &mut BTreeMap<String, String>, changed: bool, version: Option<u64>) {
+    if let (true, Some(version)) = (changed, version) {
+        attributes.insert(ATTRIBUTE_VERSION.to_owned(), (version + 1).to_string());
+    }
+}
+
+/// Names that administrators may create, change and delete.
+///
+/// # Errors
+/// Not a name, or a system topic.
+pub(crate) fn check_change(topic: &str) -> Result<(), BrokerError> {
+    names::check_topic(topic).map_err(BrokerError::Invalid)?;
+    if names::is_system_topic(topic) {
+        return Err(BrokerError::Invalid(format!("The topic[{}] is conflict with system topic.", names::shorten(topic))));
+    }
+    Ok(())
+}
+
+/// Queue counts and permission of a topic.
+///
+/// # Errors
+/// Out of range.
+pub(crate) fn check_shape(read: i32, write: i32, perm: i32) -> Result<(), BrokerError> {
+    for (name, queues) in [("readQueueNums", read), ("writeQueueNums", write)] {
+        if !(0..=QUEUES_MAX).contains(&queues) {
+            return Err(BrokerError::Invalid(format!("{name}[{queues}] is illegal: it must be 0 to {QUEUES_MAX}")));
+        }
+    }
+    if read == 0 && write == 0 {
+        return Err(BrokerError::Invalid("readQueueNums and writeQueueNums are both 0".to_owned()));
+    }
+    if !(0..=15).contains(&perm) {
+        return Err(BrokerError::Invalid(format!("perm[{perm}] is illegal: it must be 0 to 15")));
+    }
+    Ok(())
+}
+
+/// `+name=value` and `-name`, comma separated.
+fn parse_attributes(text: &str) -> Result<Vec<(String, Option<String>)>, BrokerError> {
+    let bad = |part: &str| BrokerError::Absent(format!("add/alter attribute format is wrong: {}", names::shorten(part)));
+    let mut changes = Vec::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let change = if let Some(pair) = part.strip_prefix('+') {
+            let (name, value) = pair.split_once('=').ok_or_else(|| bad(part))?;
+            (name.trim().to_owned(), Some(value.trim().to_owned()))
+        } else if let Some(name) = part.strip_prefix('-') {
+            (name.trim().to_owned(), None)
+        } else {
+            return Err(bad(part));
+        };
+        check_attribute(&change.0, change.1.as_deref())?;
+        changes.push(change);
+    }
+    Ok(changes)
+}
+
+fn check_attribute(name: &str, value: Option<&str>) -> Result<(), BrokerError> {
+    match (name, value) {
+        ("message.type", Some("MIXED")) => Err(BrokerError::Invalid("MIXED message type is not supported.".to_owned())),
+        ("message.type", Some(value)) if !MESSAGE_TYPES.contains(&value) => {
+            Err(BrokerError::Absent(format!("value is not in set: {MESSAGE_TYPES:?}")))
+        }
+        ("message.type" | "queue.type" | "cleanup.policy" | "reserve.time", _) => Ok(()),
+        _ => Err(BrokerError::Absent(format!("unsupported key: {}", names::shorten(name)))),
+    }
+}
+
+/// Code 215. Also removes what hangs on the topic: offsets, leases, and its queues.
+pub(crate) fn delete(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+    let topic: String = cmd.ext.required("topic")?;
+    check_change(&topic)?;
+    remove(broker, &topic)?;
+    let suffix = format!("+{topic}");
+    let (_, all) = broker.topics.all();
+    for config in all {
+        let name = &config.topic_name;
+        if names::is_retry(name) && name.ends_with(&suffix) {
+            remove(broker, name)?;
+        }
+    }
+    Ok(success())
+}
+
+/// Removes one topic with everything about it.
+///
+/// # Errors
+/// A table cannot be written.
+pub(crate) fn remove(broker: &Arc<Broker>, topic: &str) -> Result<(), BrokerError> {
+    if broker.topics.remove(topic, broker.now_ms()) {
+        broker.save_topics()?;
+        tracing::info!(topic = %names::shorten(topic), "topic deleted");
+    }
+    broker.offsets.remove_topic(topic);
+    broker.topic_removed(topic)?;
+    broker.store.remove_topic(topic)?;
+    broker.save_offsets()
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TopicTableAnswer {
+    data_version: DataVersion,
+    mapping_data_version: DataVersion,
+    topic_config_table: BTreeMap<String, TopicConfig>,
+    topic_queue_mapping_detail_map: BTreeMap<String, String>,
+    topic_queue_mapping_info_map: BTreeMap<String, String>,
+}
+
+/// Code 21: all topics, or a page of them.
+pub(crate) fn all(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+    let skip: Option<usize> = cmd.ext.optional("topicSeq")?;
+    let limit: Option<usize> = cmd.ext.optional("maxTopicNum")?;
+    let (data_version, topics) = broker.topics.all();
+    let total = topics.len();
+    let sorted: BTreeMap<String, TopicConfig> =
+        topics.into_iter().map(|config| (config.topic_name.clone(), config.as_ref().clone())).collect();
+    let page = sorted.into_iter().skip(skip.unwrap_or(0)).take(limit.filter(|n| *n > 0).unwrap_or(usize::MAX)).collect();
+    let mut response = json_answer(&TopicTableAnswer {
+        data_version,
+        mapping_data_version: DataVersion::default(),
+        topic_config_table: page,
+        topic_queue_mapping_detail_map: BTreeMap::new(),
+        topic_queue_mapping_info_map: BTreeMap::new(),
+    });
+    response.ext.put("totalTopicNum", u64::try_from(total).unwrap_or(u64::MAX));
+    Ok(response)
+}
+
+/// Code 351.
+pub(crate) fn get(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+    let topic: String = cmd.ext.required("topic")?;
+    let config = broker.topics.get(&topic).ok_or_else(|| BrokerError::NoTopic(names::shorten(&topic)))?;
+    Ok(json_answer(config.as_ref()))
+}
+
+/// A queue as key of Apache's tables.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct QueueKey {
+    /// Broker name.
+    pub(crate) broker_name: String,
+    /// Queue id.
+    pub(crate) queue_id: i32,
+    /// Topic.
+    pub(crate) topic: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct QueueStats {
+    last_update_timestamp: i64,
+    max_offset: i64,
+    min_offset: i64,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TopicStats {
+    offset_table: BTreeMap<QueueKey, QueueStats>,
+    topic_put_tps: f64,
+}
+
+/// Code 202.
+pub(crate) fn stats(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+    let topic: String = cmd.ext.required("topic")?;
+    let config = broker.topics.get(&topic).ok_or_else(|| BrokerError::NoTopic(names::shorten(&topic)))?;
+    let mut table = BTreeMap::new();
+    for queue_id in 0..config.queue_count() {
+        let range = broker.store.queue(&topic, queue_id);
+        let (min, max) = (range.min.to_wire(), range.max.to_wire());
+        let last = if max > min { store_time(broker, &topic, queue_id, max - 1).unwrap_or(0) } else { 0 };
+        table.insert(
+            QueueKey { broker_name: broker.config.name.clone(), queue_id, topic: topic.clone() },
+            QueueStats { last_update_timestamp: last, max_offset: max, min_offset: min },
+        );
+    }
+    let body = wire::json::to_vec_apache(&TopicStats { offset_table: table, topic_put_tps: 0.0 });
+    Ok(success().with_body(body))
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TopicList {
+    topic_list: Vec<String>,
+}
+
+/// Code 305.
+pub(crate) fn system_list(broker: &Arc<Broker>, _cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+    let mut list: Vec<String> = names::system_topics().iter().map(|name| (*name).to_owned()).collect();
+    list.push(broker.config.cluster.clone());
+    list.push(broker.config.name.clone());
+    let (_, topics) = broker.topics.all();
+    list.extend(topics.iter().map(|config| config.topic_name.clone()).filter(|name| names::is_system_topic(name)));
+    list.sort_unstable();
+    list.dedup();
+    Ok(json_answer(&TopicList { topic_list: list }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_are_added_and_removed_by_sign() {
+        let changes = parse_attributes("+message.type=FIFO,-queue.type").unwrap();
+        assert_eq!(changes[0], ("message.type".to_owned(), Some("FIFO".to_owned())));
+        assert_eq!(changes[1], ("queue.type".to_owned(), None));
+        for bad in ["message.type=FIFO", "+message.type", "+foo=1", "+message.type=LOUD", "+message.type=MIXED"] {
+            assert!(parse_attributes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn shapes_that_no_topic_can_have_are_refused() {
+        assert!(check_shape(4, 4, 6).is_ok());
+        assert!(check_shape(0, 4, 2).is_ok());
+        for (read, write, perm) in [(-1, 4, 6), (4, 70_000, 6), (0, 0, 6), (4, 4, 16), (4, 4, -1)] {
+            assert!(check_shape(read, write, perm).is_err());
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Start and stop of a broker: what in which order.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use node::Context;
+use node::config::Settings;
+use parking_lot::Mutex;
+use remoting::{Client, ClientOptions, Server, ServerOptions};
+use store::{Disk, FlushPolicy, RealDisk, Store, StoreError, StoreOptions};
+use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::broker::{Broker, DayTotals};
+use crate::clients::{Consumers, Producers};
+use crate::config::{Config, FlushMode};
+use crate::delay::{self, Delay};
+use crate::durability::Durability;
+use crate::error::BrokerError;
+use crate::group::GroupTable;
+use crate::handlers::pull;
+use crate::ids::Ids;
+use crate::late::{Late, Port};
+use crate::locks::LockTable;
+use crate::longpoll::{self, Holds};
+use crate::metrics::Metrics;
+use crate::offsets::OffsetTable;
+use crate::persist::ConfigFile;
+use crate::registration::Registration;
+use crate::settings::LiveSettings;
+use crate::topic::{TopicTable, system_topics};
+use crate::version::DataVersion;
+
+/// Longest time that requests at work may take at a stop.
+const DRAIN: Duration = Duration::from_secs(5);
+/// Cold reads at a time.
+const COLD_READS: usize = 32;
+/// How often committed offsets are written.
+const OFFSETS_EVERY: Duration = Duration::from_secs(5);
+/// How often the disk's health is looked at.
+const FAILURE_LOOK: Duration = Duration::from_millis(200);
+/// Room for headers and properties in a record.
+const RECORD_EXTRA_BYTES: u64 = 64 * 1024;
+
+/// Why a broker could not start or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A setting cannot be used.
+    #[error("configuration: {0}")]
+    Config(String),
+    /// The data directory cannot be opened or failed later.
+    #[error("data directory")]
+    Store(#[source] StoreError),
+    /// A table of the data directory cannot be read or written.
+    #[error("table of the data directory: {0}")]
+    Table(String),
+    /// The port cannot be bound.
+    #[error("cannot listen at {addr}")]
+    Bind {
+        /// The address.
+        addr: SocketAddr,
+        /// The answer of the operating system.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// Exit code of the process (2 bad configuration, 3 directory in use, 4 damaged, 1 anything else).
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Config(_) => 2,
+            Self::Store(StoreError::InUse { .. }) => 3,
+            Self::Store(StoreError::Layout { .. }) => 4,
+            Self::Store(_) | Self::Table(_) | Self::Bind { .. } => 1,
+        }
+    }
+}
+
+impl From<BrokerError> for Error {
+    fn from(error: BrokerError) -> Self {
+        match error {
+            BrokerError::Store(error) => Self::Store(error),
+            other => Self::Table(other.to_string()),
+        }
+    }
+}
+
+/// Addresses of a running broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Addrs {
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// The second port for producers, if there is one.
+    pub fast: Option<SocketAddr>,
+    /// What clients are told.
+    pub advertised: SocketAddr,
+}
+
+/// A broker at work. Dropping it does not stop it in order: call [`Running::stop`].
+#[derive(Debug)]
+pub struct Running {
+    broker: Arc<Broker>,
+    servers: Vec<Server>,
+    delivery: Option<std::thread::JoinHandle<()>>,
+    /// Addresses it is bound to.
+    pub addrs: Addrs,
+}
+
+/// Runs a broker until the context asks for a stop.
+///
+/// # Errors
+/// It could not start, or the disk failed while it ran.
+pub async fn run(config: Config, ctx: Context) -> Result<(), Error> {
+    ctx.ready.expect("broker");
+    let running = start(config, &ctx).await?;
+    ctx.ready.listening("broker", running.addrs.listen);
+    if let Some(fast) = running.addrs.fast {
+        ctx.ready.listening("broker-fast", fast);
+    }
+    ctx.ready.serving("broker");
+    let failed = tokio::select! {
+        () = ctx.shutdown.requested() => false,
+        () = running.failed() => true,
+    };
+    ctx.ready.not_serving("broker", if failed { "the disk failed" } else { "stopping" });
+    let store = running.broker.store.clone();
+    let stopped = running.stop().await;
+    if failed || store.poisoned() {
+        return Err(Error::Store(StoreError::Poisoned { reason: "a sync failed".into() }));
+    }
+    stopped
+}
+
+/// Starts a broker; it serves when this returns.
+///
+/// # Errors
+/// See [`Error`].
+pub async fn start(config: Config, ctx: &Context) -> Result<Running, Error> {
+    start_on(config, ctx, Arc::new(RealDisk::new())).await
+}
+
+/// Starts a broker on the given disk.
+///
+/// # Errors
+/// See [`Error`].
+pub async fn start_on(config: Config, ctx: &Context, disk: Arc<dyn Disk>) -> Result<Running, Error> {
+    let faults = config.validate();
+    if !faults.is_empty() {
+        let texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        return Err(Error::Config(texts.join("; ")));
+    }
+    // The port first: its number goes into message ids and into the registration.
+    let late = Arc::new(Late::default());
+    let server = bind(&config, config.listen, &late, false)?;
+    let listen = server.local_addr();
+    let advertised = config.advertised(listen).map_err(Error::Config)?;
+    let fast = bind_fast(&config, listen, &late);
+    let clock = ctx.clock.clone();
+    let opening = config.clone();
+    let runtime = tokio::runtime::Handle::current();
+    let opened = tokio::task::spawn_blocking(move || open(opening, clock, disk, advertised, runtime)).await;
+    let broker = opened.map_err(|error| Error::Table(error.to_string()))??;
+    ctx.metrics.register("broker", |registry| broker.metrics.register(registry));
+    let delivery = start_workers(&broker)?;
+    late.open(&broker);
+    let addrs = Addrs { listen, fast: fast.as_ref().map(Server::local_addr), advertised };
+    tracing::info!(
+        addr = %listen,
+        advertised = %advertised,
+        topics = broker.topics.len(),
+        groups = broker.groups.len(),
+        "broker serves"
+    );
+    Ok(Running { broker, servers: std::iter::once(server).chain(fast).collect(), delivery: Some(delivery), addrs })
+}
+
+fn bind(config: &Config, addr: SocketAddr, late: &Arc<Late>, fast: bool) -> Result<Server, Error> {
+    let mut options = ServerOptions::new(addr);
+    options.connections_max = usize::try_from(config.limits.connections).unwrap_or(usize::MAX);
+    Server::bind(options, Arc::new(Port { late: late.clone(), fast })).map_err(|source| Error::Bind { addr, source })
+}
+
+/// The second port, two below the first, where old producers look for it. A taken port is no error.
+fn bind_fast(config: &Config, listen: SocketAddr, late: &Arc<Late>) -> Option<Server> {
+    if !config.fast_port || config.listen.port() == 0 {
+        return None;
+    }
+    let port = listen.port().checked_sub(2).filter(|port| *port > 0)?;
+    match bind(config, SocketAddr::new(listen.ip(), port), late, true) {
+        Ok(server) => Some(server),
+        Err(error) => {
+            tracing::warn!(port, %error, "no second port for producers");
+            None
+        }
+    }
+}
+
+/// Opens the store and loads the tables. Blocks on the disk.
+fn open(
+    config: Config,
+    clock: Arc<dyn clock::Clock>,
+    disk: Arc<dyn Disk>,
+    advertised: SocketAddr,
+    runtime: tokio::runtime::Handle,
+) -> Result<Arc<Broker>, Error> {
+    let mut options = StoreOptions::new(&config.data);
+    options.segment_size = config.segment.size.0;
+    options.record_max_bytes = config.limits.message_size.0.max(4 << 20) + RECORD_EXTRA_BYTES;
+    options.flush = match config.flush.mode {
+        FlushMode::Sync => FlushPolicy::Sync,
+        FlushMode::Async => FlushPolicy::Async { interval_ms: config.flush.interval.0, pages_min: 4 },
+    };
+    let (store, report) = Store::open(options, disk.clone(), clock.clone()).map_err(Error::Store)?;
+    tracing::info!(?report, "data directory opened");
+    let root = store.root().to_owned();
+    let file = |name: &str| ConfigFile::new(disk.clone(), &root, name);
+    let now_ms = clock.now_ms();
+    let live = LiveSettings::new(&config);
+    let registration = Registration::new(&config.namesrv, Client::new(ClientOptions::default()));
+    let admin = usize::try_from(config.limits.admin).unwrap_or(1);
+    let long_polls = usize::try_from(config.limits.long_polls).unwrap_or(usize::MAX);
+    let broker = Broker {
+        live,
+        topics: TopicTable::new(now_ms),
+        groups: GroupTable::new(now_ms),
+        offsets: OffsetTable::new(now_ms),
+        producers: Producers::default(),
+        consumers: Consumers::default(),
+        locks: LockTable::default(),
+        holds: Holds::new(long_polls),
+        deadline_moved: Notify::new(),
+        durability: Durability::new(config.flush.mode == FlushMode::Sync),
+        registration,
+        metrics: Metrics::default(),
+        store_host: advertised,
+        started_ms: now_ms,
+        stopping: CancellationToken::new(),
+        tasks: TaskTracker::new(),
+        runtime,
+        admin_permits: Arc::new(Semaphore::new(admin)),
+        read_permits: Arc::new(Semaphore::new(COLD_READS)),
+        delay: Delay::new(file("delayOffset.json"), now_ms),
+        ids: Ids::new(advertised, now_ms),
+        days: Mutex::new(DayTotals::default()),
+        settings_file: file("gantry.json"),
+        settings_version: Mutex::new(DataVersion::new(now_ms)),
+        topics_file: file("topics.json"),
+        groups_file: file("subscriptionGroup.json"),
+        offsets_file: file("consumerOffset.json"),
+        closed: AtomicBool::new(false),
+        config,
+        clock,
+        store,
+    };
+    load(&broker)?;
+    Ok(Arc::new(broker))
+}
+
+/// Fills the tables from their files, then adds what every broker has.
+fn load(broker: &Broker) -> Result<(), BrokerError> {
+    broker.settings_file.load(|json| {
+        broker.live.restore(json);
+        Ok(0)
+    })?;
+    broker.topics_file.load(|json| broker.topics.load(json))?;
+    broker.groups_file.load(|json| broker.groups.load(json))?;
+    broker.offsets_file.load(|json| broker.offsets.load(json))?;
+    broker.delay.recover(&broker.store)?;
+    let mut added = false;
+    for topic in system_topics(&broker.config.cluster, &broker.config.name, broker.live.create_topics()) {
+        added |= broker.topics.ensure(topic, broker.now_ms()).is_some_and(|change| change.changed);
+    }
+    if added { broker.save_topics() } else { Ok(()) }
+}
+
+/// Starts what runs beside the requests. The answer is the thread that delivers delayed messages.
+fn start_workers(broker: &Arc<Broker>) -> Result<std::thread::JoinHandle<()>, Error> {
+    let weak = Arc::downgrade(broker);
+    broker.store.on_arrival(Box::new(move |arrival| {
+        let Some(broker) = weak.upgrade() else { return };
+        if arrival.topic == crate::names::SCHEDULE_TOPIC {
+            broker.delay.notify();
+        }
+        longpoll::wake_arrival(&broker, arrival.topic, arrival.queue_id, arrival.queue_offset.get(), arrival.tags_code);
+    }));
+    Registration::start(broker);
+    broker.spawn(longpoll::run_deadlines(broker.clone()));
+    broker.spawn(keep_offsets(broker.clone()));
+    let owner = broker.clone();
+    std::thread::Builder::new()
+        .name("broker-delay".to_owned())
+        .spawn(move || delay::run(&owner))
+        .map_err(|error| Error::Table(error.to_string()))
+}
+
+/// Writes the committed offsets now and then.
+async fn keep_offsets(broker: Arc<Broker>) {
+    loop {
+        tokio::select! {
+            () = broker.stopping.cancelled() => return,
+            () = tokio::time::sleep(OFFSETS_EVERY) => {}
+        }
+        if !broker.offsets.take_dirty() {
+            continue;
+        }
+        let owner = broker.clone();
+        broker.spawn_blocking(move || {
+            if let Err(error) = owner.save_offsets() {
+                owner.offsets.mark_dirty();
+                tracing::error!(%error, "committed offsets not written");
+            }
+        });
+    }
+}
+
+impl Running {
+    /// Resolves when the disk failed: nothing more can be promised.
+    pub async fn failed(&self) {
+        while !self.broker.store.poisoned() {
+            tokio::time::sleep(FAILURE_LOOK).await;
+        }
+    }
+
+    /// Stops in order: unregister, refuse new work, let work at hand finish, write everything.
+    ///
+    /// # Errors
+    /// Something could not be written.
+    pub async fn stop(mut self) -> Result<(), Error> {
+        let broker = self.broker.clone();
+        broker.stopping.cancel();
+        broker.registration.unregister(&broker).await;
+        broker.closed.store(true, Ordering::Release);
+        pull::release_all(&broker);
+        for server in &self.servers {
+            server.shutdown(DRAIN).await;
+        }
+        self.servers.clear();
+        broker.tasks.close();
+        if tokio::time::timeout(DRAIN, broker.tasks.wait()).await.is_err() {
+            tracing::warn!("tasks cut at the end of the stop");
+        }
+        let delivery = self.delivery.take();
+        let closed = tokio::task::spawn_blocking(move || close(&broker, delivery)).await;
+        closed.map_err(|error| Error::Table(error.to_string()))?
+    }
+
+    /// Addresses the broker is bound to.
+    #[must_use]
+    pub fn addrs(&self) -> Addrs {
+        self.addrs
+    }
+}
+
+/// Writes the tables and closes the store. Blocks on the disk.
+fn close(broker: &Arc<Broker>, delivery: Option<std::thread::JoinHandle<()>>) -> Result<(), Error> {
+    if delivery.is_some_and(|thread| thread.join().is_err()) {
+        tracing::error!("the delivery of delayed messages had ended early");
+    }
+    let saved = broker.save_offsets().and_then(|()| broker.delay.save(broker));
+    broker.store.close().map_err(Error::Store)?;
+    tracing::info!("broker stopped");
+    saved.map_err(Error::from)
+}

@@ -77,7 +77,7 @@ impl Broker {
             "earliest" => range.min.to_wire(),
             time => {
                 let ms: i64 = time.parse().map_err(|_| BrokerError::Invalid("initialPosition is no time".to_owned()))?;
-                self.store.offset_by_time(topic, queue_id, ms, Boundary::Lower)?.to_wire()
+                self.store.offset_by_time(topic, queue_id, ms, Boundary::Lower).to_wire()
             }
         })
     }

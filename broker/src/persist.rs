@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use store::Disk;
+use store::disk::Disk;
 use wire::WireError;
 
 use crate::error::BrokerError;

@@ -111,6 +111,8 @@ pub(crate) fn read(
         });
         let entries = store.entries(topic, queue_id, at, want)?;
         if entries.is_empty() {
+            // What is left of the queue points at messages that are gone.
+            at = range.max;
             break;
         }
         for entry in entries {

@@ -9,7 +9,8 @@ use node::Context;
 use node::config::Settings;
 use parking_lot::Mutex;
 use remoting::{Client, ClientOptions, Server, ServerOptions};
-use store::{Disk, FlushPolicy, RealDisk, Store, StoreError, StoreOptions};
+use store::disk::{Disk, RealDisk};
+use store::{FlushPolicy, Store, StoreError, StoreOptions};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -141,7 +142,7 @@ pub async fn run(config: Config, ctx: Context) -> Result<(), Error> {
 /// # Errors
 /// See [`Error`].
 pub async fn start(config: Config, ctx: &Context) -> Result<Running, Error> {
-    start_on(config, ctx, Arc::new(RealDisk::new())).await
+    start_on(config, ctx, Arc::new(RealDisk)).await
 }
 
 /// Starts a broker on the given disk.

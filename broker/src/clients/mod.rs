@@ -9,7 +9,7 @@ use clock::Monotonic;
 use remoting::Connection;
 use wire::Language;
 
-pub(crate) use consumers::{ConsumerHeartbeat, ConsumerView, Consumers, Subscription};
+pub(crate) use consumers::{ConsumerHeartbeat, Consumers, Subscription};
 pub(crate) use producers::Producers;
 
 /// Longest silence of a member before it is forgotten.

@@ -18,7 +18,7 @@ use crate::names;
 #[serde(rename_all = "camelCase")]
 struct ConnectionInfo {
     client_addr: String,
-    client_id: Arc<str>,
+    client_id: String,
     language: &'static str,
     version: i32,
 }
@@ -27,7 +27,7 @@ impl From<&Member> for ConnectionInfo {
     fn from(member: &Member) -> Self {
         Self {
             client_addr: member.conn.peer().to_string(),
-            client_id: member.client_id.clone(),
+            client_id: member.client_id.to_string(),
             language: member.language.name(),
             version: member.version,
         }
@@ -76,7 +76,7 @@ pub(crate) fn producers(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connect
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ProducerInfo {
-    client_id: Arc<str>,
+    client_id: String,
     language: &'static str,
     last_update_timestamp: u64,
     #[serde(rename = "remoteIP")]
@@ -92,7 +92,7 @@ struct ProducerTable {
 /// Code 328.
 pub(crate) fn all_producers(broker: &Arc<Broker>, _cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
     let info = |member: &Member| ProducerInfo {
-        client_id: member.client_id.clone(),
+        client_id: member.client_id.to_string(),
         language: member.language.name(),
         last_update_timestamp: member.seen_ms,
         remote_ip: format!("/{}", member.conn.peer()),

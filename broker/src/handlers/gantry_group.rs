@@ -187,6 +187,7 @@ pub(crate) fn put_subscription(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<
         check_expectation(cmd, "group", &group, Some(known.version()))?;
         let mut subscriptions = subscriptions_of(known);
         let mut config = known.clone();
+        let full = subscriptions.len() >= SUBSCRIPTIONS_MAX;
         match subscriptions.iter_mut().find(|subscription| subscription.topic == topic) {
             Some(present) => {
                 wanted.version = present.version;
@@ -196,7 +197,7 @@ pub(crate) fn put_subscription(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<
                 wanted.version = present.version + 1;
                 *present = wanted;
             }
-            None if subscriptions.len() >= SUBSCRIPTIONS_MAX => return Err(BrokerError::Full("subscription")),
+            None if full => return Err(BrokerError::Full("subscription")),
             None => {
                 wanted.version = 1;
                 subscriptions.push(wanted);

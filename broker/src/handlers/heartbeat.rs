@@ -254,7 +254,7 @@ pub(crate) fn unregister(broker: &Arc<Broker>, cmd: &Command, conn: &Arc<Connect
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ConsumerList {
-    consumer_id_list: Vec<Arc<str>>,
+    consumer_id_list: Vec<String>,
 }
 
 /// Code 38.
@@ -264,7 +264,7 @@ pub(crate) fn consumer_list(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Con
     if ids.is_empty() {
         return Err(BrokerError::Absent(format!("no consumer for this group, {}", names::shorten(&group))));
     }
-    let mut response = json_answer(&ConsumerList { consumer_id_list: ids });
+    let mut response = json_answer(&ConsumerList { consumer_id_list: ids.iter().map(|id| id.to_string()).collect() });
     response.ext.mark_present();
     Ok(response)
 }

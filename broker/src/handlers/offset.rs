@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use remoting::Connection;
 use store::Boundary;
-use wire::message::record::RecordView;
 use wire::{Command, ResponseCode};
 
 use super::success;
@@ -103,7 +102,7 @@ pub(crate) fn search(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection
     let timestamp: i64 = cmd.ext.required("timestamp")?;
     let upper = cmd.ext.get("boundaryType").is_some_and(|text| text.eq_ignore_ascii_case("upper"));
     let boundary = if upper { Boundary::Upper } else { Boundary::Lower };
-    Ok(offset_answer(broker.store.offset_by_time(&topic, queue_id, timestamp, boundary)?.to_wire()))
+    Ok(offset_answer(broker.store.offset_by_time(&topic, queue_id, timestamp, boundary).to_wire()))
 }
 
 /// Code 32.
@@ -117,11 +116,7 @@ pub(crate) fn earliest(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connecti
 
 /// Store time of one message in ms, if it is there.
 pub(crate) fn store_time(broker: &Broker, topic: &str, queue_id: i32, offset: i64) -> Option<i64> {
-    let from = store::QueueOffset::from_wire(offset)?;
-    let entries = broker.store.entries(topic, queue_id, from, 1).ok()?;
-    let entry = entries.first()?;
-    let record = broker.store.record(entry.physical_offset, entry.size).ok()??;
-    RecordView::parse(&record).ok().map(|view| view.store_ts_ms)
+    broker.store.store_timestamp(topic, queue_id, store::QueueOffset::from_wire(offset)?)
 }
 
 /// Code 43.

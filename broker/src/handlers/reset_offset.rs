@@ -47,7 +47,7 @@ pub(crate) fn reset(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>
                 return Err(BrokerError::Absent(format!("Target offset {offset} not in consume queue range [{min}-{max}]")));
             }
             None if timestamp < 0 => max,
-            None => broker.store.offset_by_time(&topic, queue_id, timestamp, Boundary::Lower)?.to_wire().clamp(min, max),
+            None => broker.store.offset_by_time(&topic, queue_id, timestamp, Boundary::Lower).to_wire().clamp(min, max),
         };
         targets.push((queue_id, target));
     }

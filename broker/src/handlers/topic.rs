@@ -49,7 +49,8 @@ pub(crate) fn update(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection
                     None => config.attributes.remove(name),
                 };
             }
-            raise_version(&mut config.attributes, known.is_some_and(|known| *known != config), known.map(TopicConfig::version));
+            let changed = known.is_some_and(|known| *known != config);
+            raise_version(&mut config.attributes, changed, known.map(TopicConfig::version));
             Some(config)
         })
         .ok_or(BrokerError::Full("topic"))?;
@@ -171,13 +172,15 @@ struct TopicTableAnswer {
 
 /// Code 21: all topics, or a page of them.
 pub(crate) fn all(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
-    let skip: Option<usize> = cmd.ext.optional("topicSeq")?;
-    let limit: Option<usize> = cmd.ext.optional("maxTopicNum")?;
+    let skip: Option<u32> = cmd.ext.optional("topicSeq")?;
+    let limit: Option<u32> = cmd.ext.optional("maxTopicNum")?;
     let (data_version, topics) = broker.topics.all();
     let total = topics.len();
     let sorted: BTreeMap<String, TopicConfig> =
         topics.into_iter().map(|config| (config.topic_name.clone(), config.as_ref().clone())).collect();
-    let page = sorted.into_iter().skip(skip.unwrap_or(0)).take(limit.filter(|n| *n > 0).unwrap_or(usize::MAX)).collect();
+    let size = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+    let limit = limit.filter(|n| *n > 0).map_or(usize::MAX, size);
+    let page = sorted.into_iter().skip(skip.map_or(0, size)).take(limit).collect();
     let mut response = json_answer(&TopicTableAnswer {
         data_version,
         mapping_data_version: DataVersion::default(),

@@ -89,7 +89,7 @@ impl Upstream {
     }
 
     /// The group of a receive. Creates it, its topic and its subscription where `autoCreate` is on and a topic is named.
-    pub(super) async fn group_for_receive(&self, group: &str, topic: Option<&str>, deadline: Instant) -> Result<Arc<GroupDetail>, ApiError> {
+    pub(crate) async fn group_for_receive(&self, group: &str, topic: Option<&str>, deadline: Instant) -> Result<Arc<GroupDetail>, ApiError> {
         let known = self.group(group, deadline).await?;
         let Some(topic) = topic else {
             return known.ok_or_else(|| ApiError::new(Code::GroupNotFound, format!("group '{group}' does not exist")));

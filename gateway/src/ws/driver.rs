@@ -123,7 +123,7 @@ impl Driver {
             auth: None,
             time: format_time(self.wall_ms()),
         };
-        let actions = self.session.greet(frame);
+        let actions = self.session.greet(&frame);
         self.carry_out(actions);
     }
 

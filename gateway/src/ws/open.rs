@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use wire::body::gantry::{GroupLag, QueueLag};
 
 use super::action::{Event, Opened};
 use super::frame::Subscribe;
@@ -27,18 +28,44 @@ async fn look_up(state: &AppState, spec: &Subscribe) -> Result<Opened, ApiError>
     if let Some(topic) = &spec.topic {
         check_topic(topic)?;
     }
-    state
+    let deadline = Instant::now() + CALL;
+    let topic = spec.topic.as_deref();
+    let group = state
         .upstream
-        .notification(&Scope, &spec.group, spec.topic.as_deref(), Instant::now())
+        .group_for_receive(&spec.group, topic, deadline)
         .await?;
-    let invisible_ms = spec.invisible_ms.unwrap_or(30_000);
+    let invisible_ms = spec.invisible_ms.unwrap_or(group.spec.invisible_ms);
     let (adopted, gone) = adopt(state, spec, invisible_ms).await?;
+    let lag = unsettled(&state.upstream.lag(&spec.group, deadline).await?, topic);
     Ok(Opened {
         adopted,
         gone,
-        lag: 0,
+        lag,
         invisible_ms,
     })
+}
+
+/// Messages of the topic, or of all of the group, that are not settled yet; with a filter an upper bound.
+fn unsettled(lags: &[(String, GroupLag)], topic: Option<&str>) -> u64 {
+    let counts = |queue: &&QueueLag| {
+        let of = |topic: &str| {
+            queue.topic == topic
+                || (queue.retry
+                    && queue
+                        .topic
+                        .strip_suffix(topic)
+                        .is_some_and(|head| head.ends_with('+')))
+        };
+        topic.is_none_or(of)
+    };
+    let queues = lags.iter().flat_map(|(_, lag)| &lag.queues).filter(counts);
+    queues
+        .map(|queue| {
+            u64::try_from(queue.max_offset - queue.next_deliver).unwrap_or(0)
+                + queue.in_flight
+                + queue.waiting
+        })
+        .sum()
 }
 
 /// Extends each receipt of `resume`: those that still hold their lease go on here.

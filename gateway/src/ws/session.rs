@@ -121,8 +121,8 @@ impl Session {
     }
 
     /// The first frame of the socket.
-    pub(super) fn greet(&mut self, welcome: ServerFrame) -> Vec<Action> {
-        self.send(&welcome);
+    pub(super) fn greet(&mut self, welcome: &ServerFrame) -> Vec<Action> {
+        self.send(welcome);
         std::mem::take(&mut self.out)
     }
 

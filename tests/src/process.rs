@@ -33,7 +33,11 @@ impl Gantry {
     /// Starts `gantry COMMAND ARGS…` with `dir` as working directory and waits until it is ready. Arguments should name
     /// port 0; where they landed is in [`Gantry::addr`].
     pub fn start(command: &str, args: &[&str], dir: &Path) -> Result<Gantry> {
-        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let mut args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        if command != "up" {
+            // else it listens one port further, where another test may already do
+            args.extend(["--admin-listen", "off"].map(str::to_owned));
+        }
         let printed = Arc::new(Mutex::new(Vec::new()));
         let child = spawn(command, &args, dir, 1, &printed)?;
         let mut gantry = Gantry {

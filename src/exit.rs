@@ -14,12 +14,18 @@ pub(crate) struct Failure {
 impl Failure {
     /// 1: it failed while running.
     pub(crate) fn running(error: impl Into<anyhow::Error>) -> Self {
-        Self { code: 1, error: error.into() }
+        Self {
+            code: 1,
+            error: error.into(),
+        }
     }
 
     /// 2: the command line or the configuration cannot be used.
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
-        Self { code: 2, error: anyhow::anyhow!("{message}") }
+        Self {
+            code: 2,
+            error: anyhow::anyhow!("{message}"),
+        }
     }
 
     /// Says why on stderr and gives the exit code.

@@ -12,7 +12,11 @@ const STOP_DEADLINE: Duration = Duration::from_secs(10);
 
 /// `gantry namesrv`.
 pub(crate) fn namesrv(given: &ArgMatches) -> Result<(), Failure> {
-    let process = Process { shown: flags::NAMESRV, aliases: &[], stop_deadline: STOP_DEADLINE };
+    let process = Process {
+        shown: flags::NAMESRV,
+        aliases: &[],
+        stop_deadline: STOP_DEADLINE,
+    };
     run(&process, given, |config: namesrv::Config, ctx| async {
         ctx.ready.expect("namesrv");
         namesrv::run(config, ctx).await.map_err(Failure::running)

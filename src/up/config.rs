@@ -35,14 +35,25 @@ impl Default for UpConfig {
 
 impl Settings for UpConfig {
     fn validate(&self) -> Vec<Fault> {
-        self.namesrv.validate().into_iter().map(|fault| fault.within("namesrv")).collect()
+        self.namesrv
+            .validate()
+            .into_iter()
+            .map(|fault| fault.within("namesrv"))
+            .collect()
     }
 }
 
 impl UpConfig {
     /// The name server's settings.
     pub(crate) fn namesrv(&self) -> namesrv::Config {
-        let data = self.namesrv.data.clone().unwrap_or_else(|| self.data.join("namesrv").display().to_string());
-        namesrv::Config { data: Some(data), ..self.namesrv.clone() }
+        let data = self
+            .namesrv
+            .data
+            .clone()
+            .unwrap_or_else(|| self.data.join("namesrv").display().to_string());
+        namesrv::Config {
+            data: Some(data),
+            ..self.namesrv.clone()
+        }
     }
 }

@@ -17,13 +17,19 @@ const STOP_DEADLINE: Duration = Duration::from_secs(25);
 
 /// Parses, runs, stops.
 pub(crate) fn main(given: &ArgMatches) -> Result<(), Failure> {
-    let process = Process { shown: flags::UP, aliases: config::ALIASES, stop_deadline: STOP_DEADLINE };
+    let process = Process {
+        shown: flags::UP,
+        aliases: config::ALIASES,
+        stop_deadline: STOP_DEADLINE,
+    };
     run(&process, given, up)
 }
 
 async fn up(config: UpConfig, ctx: Context) -> Result<(), Failure> {
     ctx.ready.expect("namesrv");
-    let namesrv = namesrv::start(config.namesrv(), ctx.clone()).await.map_err(Failure::running)?;
+    let namesrv = namesrv::start(config.namesrv(), ctx.clone())
+        .await
+        .map_err(Failure::running)?;
     ctx.shutdown.requested().await;
     namesrv.stop().await;
     Ok(())

@@ -45,12 +45,20 @@ impl Ended {
     fn log(&self, conn: &Connection) {
         let (peer, id) = (conn.peer(), conn.id());
         match self {
-            Self::ByPeer | Self::Closed | Self::Drained => tracing::trace!(%peer, id, why = ?self, "connection ended"),
+            Self::ByPeer | Self::Closed | Self::Drained => {
+                tracing::trace!(%peer, id, why = ?self, "connection ended")
+            }
             Self::Idle => tracing::debug!(%peer, id, "idle connection closed"),
             Self::Io(error) => tracing::debug!(%peer, id, %error, "connection broke"),
-            Self::BadFrame(error) => tracing::info!(%peer, id, %error, "connection closed for a bad frame"),
-            Self::FrameTooSlow => tracing::info!(%peer, id, "connection closed: a frame came too slowly"),
-            Self::WriteStalled => tracing::info!(%peer, id, "connection closed: the peer stopped reading"),
+            Self::BadFrame(error) => {
+                tracing::info!(%peer, id, %error, "connection closed for a bad frame")
+            }
+            Self::FrameTooSlow => {
+                tracing::info!(%peer, id, "connection closed: a frame came too slowly")
+            }
+            Self::WriteStalled => {
+                tracing::info!(%peer, id, "connection closed: the peer stopped reading")
+            }
         }
     }
 }
@@ -82,9 +90,14 @@ struct Seen {
 }
 
 impl Driver {
-    pub(crate) fn new(conn: Arc<Connection>, service: Option<Arc<dyn Service>>, stream: TcpStream) -> Self {
+    pub(crate) fn new(
+        conn: Arc<Connection>,
+        service: Option<Arc<dyn Service>>,
+        stream: TcpStream,
+    ) -> Self {
         let tick_length = conn.limits.tick();
-        let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + tick_length, tick_length);
+        let mut tick =
+            tokio::time::interval_at(tokio::time::Instant::now() + tick_length, tick_length);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             conn,
@@ -107,7 +120,12 @@ impl Driver {
         }
         let ended = std::future::poll_fn(|cx| self.poll(cx)).await;
         ended.log(&self.conn);
-        let Self { conn, service, stream, .. } = self;
+        let Self {
+            conn,
+            service,
+            stream,
+            ..
+        } = self;
         conn.finish();
         if matches!(ended, Ended::Drained) {
             linger(stream).await;
@@ -138,7 +156,10 @@ impl Driver {
                 }
                 continue;
             }
-            if self.conn.is_draining() && self.conn.unanswered() == 0 && self.conn.waiting_bytes() == 0 {
+            if self.conn.is_draining()
+                && self.conn.unanswered() == 0
+                && self.conn.waiting_bytes() == 0
+            {
                 return Poll::Ready(Ended::Drained);
             }
             if self.conn.sleep(cx.waker(), !self.writing.is_done()) {
@@ -221,12 +242,15 @@ impl Driver {
         let code = cmd.code;
         let responder = Responder::new(Arc::clone(&self.conn), &cmd);
         if go_away {
-            responder.send(Command::response(ResponseCode::GoAway).with_remark("the server is shutting down"));
+            responder.send(
+                Command::response(ResponseCode::GoAway).with_remark("the server is shutting down"),
+            );
             return;
         }
         let Some(service) = &self.service else {
             let remark = format!("request type {code} not supported");
-            responder.send(Command::response(ResponseCode::RequestCodeNotSupported).with_remark(remark));
+            responder
+                .send(Command::response(ResponseCode::RequestCodeNotSupported).with_remark(remark));
             return;
         };
         // The service's own state is behind locks that do not poison; the request is answered by
@@ -238,10 +262,19 @@ impl Driver {
 
     fn on_tick(&mut self) -> Option<Ended> {
         let length = self.tick_length;
-        let more = |still: bool, so_far: Duration| if still { so_far + length } else { Duration::ZERO };
+        let more = |still: bool, so_far: Duration| {
+            if still {
+                so_far + length
+            } else {
+                Duration::ZERO
+            }
+        };
         let seen = &mut self.seen;
         seen.idle = more(!seen.traffic, seen.idle);
-        seen.partial = more(!self.inbound.is_empty() && !seen.frame && !self.paused, seen.partial);
+        seen.partial = more(
+            !self.inbound.is_empty() && !seen.frame && !self.paused,
+            seen.partial,
+        );
         seen.stalled = more(!self.writing.is_done() && !seen.wrote, seen.stalled);
         (seen.traffic, seen.frame, seen.wrote) = (false, false, false);
         let limits = &self.conn.limits;

@@ -39,7 +39,11 @@ impl ServerOptions {
     /// The usual bounds at the given address.
     #[must_use]
     pub fn new(addr: SocketAddr) -> Self {
-        Self { addr, connections_max: 20_000, limits: Limits::default() }
+        Self {
+            addr,
+            connections_max: 20_000,
+            limits: Limits::default(),
+        }
     }
 }
 
@@ -63,7 +67,11 @@ impl Server {
     /// # Errors
     /// The address is in use, not of this machine, or not allowed.
     pub fn bind(options: ServerOptions, service: Arc<dyn Service>) -> io::Result<Self> {
-        let socket = if options.addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        let socket = if options.addr.is_ipv4() {
+            TcpSocket::new_v4()
+        } else {
+            TcpSocket::new_v6()
+        }?;
         socket.set_reuseaddr(true)?;
         socket.bind(options.addr)?;
         let listener = socket.listen(BACKLOG)?;
@@ -73,7 +81,9 @@ impl Server {
             tasks: TaskTracker::new(),
             connections: Mutex::new(HashMap::new()),
         });
-        shared.tasks.spawn(accept(listener, options, service, Arc::clone(&shared)));
+        shared
+            .tasks
+            .spawn(accept(listener, options, service, Arc::clone(&shared)));
         Ok(Self { local, shared })
     }
 
@@ -103,15 +113,23 @@ impl Server {
         for conn in self.each_connection() {
             conn.drain();
         }
-        if tokio::time::timeout(deadline, self.shared.tasks.wait()).await.is_ok() {
+        if tokio::time::timeout(deadline, self.shared.tasks.wait())
+            .await
+            .is_ok()
+        {
             return;
         }
         let left = self.each_connection();
-        tracing::warn!(connections = left.len(), "connections cut at the end of shutdown");
+        tracing::warn!(
+            connections = left.len(),
+            "connections cut at the end of shutdown"
+        );
         for conn in left {
             conn.close();
         }
-        tokio::time::timeout(CUT_WAIT, self.shared.tasks.wait()).await.ok();
+        tokio::time::timeout(CUT_WAIT, self.shared.tasks.wait())
+            .await
+            .ok();
     }
 }
 
@@ -124,7 +142,12 @@ impl Drop for Server {
     }
 }
 
-async fn accept(listener: TcpListener, options: ServerOptions, service: Arc<dyn Service>, shared: Arc<Shared>) {
+async fn accept(
+    listener: TcpListener,
+    options: ServerOptions,
+    service: Arc<dyn Service>,
+    shared: Arc<Shared>,
+) {
     let permits = Arc::new(Semaphore::new(options.connections_max));
     loop {
         let next = async {
@@ -158,7 +181,10 @@ fn serve(
     stream.set_nodelay(true).ok();
     let local = stream.local_addr().unwrap_or(options.addr);
     let conn = Arc::new(Connection::new(peer, local, options.limits.clone()));
-    shared.connections.lock().insert(conn.id(), Arc::clone(&conn));
+    shared
+        .connections
+        .lock()
+        .insert(conn.id(), Arc::clone(&conn));
     // A shutdown that listed the connections before this one was added still ends it.
     if shared.stop_accepting.is_cancelled() {
         conn.drain();

@@ -9,9 +9,9 @@ mod closing;
 mod permissions;
 mod queries;
 mod register;
-mod types;
 #[cfg(test)]
 mod tests;
+mod types;
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

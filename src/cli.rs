@@ -37,6 +37,11 @@ pub(crate) fn command() -> Command {
             flags::NAMESRV_ABOUT,
             flags::NAMESRV,
         ))
+        .subcommand(process::<broker::Config>(
+            "broker",
+            flags::BROKER_ABOUT,
+            flags::BROKER,
+        ))
         .subcommand(crate::bench::command())
 }
 

@@ -20,6 +20,14 @@ impl Failure {
         }
     }
 
+    /// 3 and 4 among others: the part that failed knows.
+    pub(crate) fn with_code(code: u8, error: impl Into<anyhow::Error>) -> Self {
+        Self {
+            code,
+            error: error.into(),
+        }
+    }
+
     /// 2: the command line or the configuration cannot be used.
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
         Self {

@@ -16,6 +16,7 @@ fn main() -> ExitCode {
     let done = match matches.subcommand() {
         Some(("up", given)) => up::main(given),
         Some(("namesrv", given)) => roles::namesrv(given),
+        Some(("broker", given)) => roles::broker(given),
         Some(("bench", given)) => bench::main(given),
         other => Err(exit::Failure::usage(format!(
             "no such command: {:?}",

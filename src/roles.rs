@@ -22,3 +22,21 @@ pub(crate) fn namesrv(given: &ArgMatches) -> Result<(), Failure> {
         namesrv::run(config, ctx).await.map_err(Failure::running)
     })
 }
+
+/// `gantry broker`.
+pub(crate) fn broker(given: &ArgMatches) -> Result<(), Failure> {
+    let process = Process {
+        shown: flags::BROKER,
+        aliases: &[],
+        stop_deadline: STOP_DEADLINE,
+    };
+    run(&process, given, |config: broker::Config, ctx| async {
+        broker::run(config, ctx).await.map_err(broker_failure)
+    })
+}
+
+/// The broker says itself what its end means.
+pub(crate) fn broker_failure(error: broker::Error) -> Failure {
+    let code = error.exit_code();
+    Failure::with_code(code, error)
+}

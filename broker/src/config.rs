@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use node::config::{Fault, Settings};
-use node::{ByteSize, Millis};
+use node::{AdminListen, ByteSize, Millis};
 use serde::{Deserialize, Serialize};
 
 use crate::names;
@@ -123,8 +123,8 @@ pub struct Config {
     pub replication: String,
     /// Second port for producers at listen − 2, as old clients expect. Left out where it is taken.
     pub fast_port: bool,
-    /// Where health and metrics are served; none when absent.
-    pub admin_listen: Option<SocketAddr>,
+    /// Where health and metrics are served: beside the listen port unless set.
+    pub admin_listen: AdminListen,
 }
 
 impl Default for Config {
@@ -145,7 +145,7 @@ impl Default for Config {
             create: CreateConfig::default(),
             replication: "async".to_owned(),
             fast_port: true,
-            admin_listen: None,
+            admin_listen: AdminListen::Auto,
         }
     }
 }

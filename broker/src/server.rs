@@ -35,6 +35,8 @@ use crate::settings::LiveSettings;
 use crate::topic::{TopicTable, system_topics};
 use crate::version::DataVersion;
 
+/// The admin port's distance from the listen port.
+const ADMIN_OFFSET: u16 = 3;
 /// Longest time that requests at work may take at a stop.
 const DRAIN: Duration = Duration::from_secs(5);
 /// Cold reads at a time.
@@ -118,8 +120,12 @@ pub struct Running {
 /// It could not start, or the disk failed while it ran.
 pub async fn run(config: Config, ctx: Context) -> Result<(), Error> {
     ctx.ready.expect("broker");
+    let admin = config.admin_listen;
     let running = start(config, &ctx).await?;
     ctx.ready.listening("broker", running.addrs.listen);
+    if let Some(addr) = admin.resolve(running.addrs.listen, ADMIN_OFFSET) {
+        node::admin::serve(addr, "broker-admin", &ctx).await.map_err(|source| Error::Bind { addr, source })?;
+    }
     if let Some(fast) = running.addrs.fast {
         ctx.ready.listening("broker-fast", fast);
     }

@@ -17,6 +17,8 @@ use crate::runtime_config::RuntimeConfig;
 
 /// The admin port's distance from the main port.
 const ADMIN_OFFSET: u16 = 1;
+/// How often [`Running::broker_registered`] looks.
+const REGISTERED_LOOK: Duration = Duration::from_millis(2);
 /// For requests in flight at the end.
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -48,6 +50,7 @@ impl NameServer {
 /// A name server that serves.
 pub struct Running {
     server: Server,
+    shared: Arc<NameServer>,
     ctx: Context,
     admin: Option<SocketAddr>,
 }
@@ -63,6 +66,13 @@ impl Running {
     #[must_use]
     pub fn admin_addr(&self) -> Option<SocketAddr> {
         self.admin
+    }
+
+    /// Resolves when some broker has registered.
+    pub async fn broker_registered(&self) {
+        while self.shared.table.read().sizes().1 == 0 {
+            tokio::time::sleep(REGISTERED_LOOK).await;
+        }
     }
 
     /// Finishes what is in flight and closes.
@@ -106,17 +116,23 @@ pub async fn start(config: Config, ctx: Context) -> Result<Running, RunError> {
     };
     let stop = ctx.shutdown.token();
     let every = config.scan_interval.duration();
+    let scanned = Arc::clone(&shared);
     ctx.shutdown.spawn(async move {
         let mut interval = tokio::time::interval(every);
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                _ = interval.tick() => shared.expire(),
+                _ = interval.tick() => scanned.expire(),
             }
         }
     });
     ctx.ready.serving("namesrv");
-    Ok(Running { server, ctx, admin })
+    Ok(Running {
+        server,
+        shared,
+        ctx,
+        admin,
+    })
 }
 
 /// Runs a name server until the context's shutdown is requested.

@@ -1,14 +1,17 @@
 //! Settings of `gantry up`: those of its parts, with defaults for one machine.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use node::AdminListen;
 use node::config::{Fault, Settings};
+use node::{AdminListen, ByteSize};
 use serde::{Deserialize, Serialize};
 
 /// Short names for keys of the parts.
-pub(crate) const ALIASES: &[(&str, &str)] = &[];
+pub(crate) const ALIASES: &[(&str, &str)] = &[
+    ("flush.mode", "broker.flush.mode"),
+    ("segment.size", "broker.segment.size"),
+];
 
 /// The parts' settings.
 #[derive(Debug, Serialize, Deserialize)]
@@ -17,11 +20,18 @@ pub(crate) struct UpConfig {
     /// Directory of everything that is kept.
     pub(crate) data: PathBuf,
     namesrv: namesrv::Config,
+    broker: broker::Config,
 }
 
 impl Default for UpConfig {
     fn default() -> Self {
         let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut broker = broker::Config {
+            listen: loopback(10911),
+            admin_listen: AdminListen::Off,
+            ..broker::Config::default()
+        };
+        broker.segment.size = ByteSize::mib(64);
         Self {
             data: PathBuf::from("./gantry-data"),
             namesrv: namesrv::Config {
@@ -29,31 +39,58 @@ impl Default for UpConfig {
                 admin_listen: AdminListen::Off,
                 ..namesrv::Config::default()
             },
+            broker,
         }
     }
 }
 
 impl Settings for UpConfig {
     fn validate(&self) -> Vec<Fault> {
-        self.namesrv
-            .validate()
-            .into_iter()
-            .map(|fault| fault.within("namesrv"))
-            .collect()
+        let within = |section: &'static str, faults: Vec<Fault>| {
+            faults.into_iter().map(move |fault| fault.within(section))
+        };
+        let mut faults: Vec<Fault> = within("namesrv", self.namesrv.validate()).collect();
+        faults.extend(within("broker", self.broker.validate()));
+        if self.data.as_os_str().is_empty() {
+            faults.push(Fault::new("data", "must name a directory"));
+        }
+        faults
     }
 }
 
 impl UpConfig {
     /// The name server's settings.
     pub(crate) fn namesrv(&self) -> namesrv::Config {
-        let data = self
-            .namesrv
-            .data
-            .clone()
-            .unwrap_or_else(|| self.data.join("namesrv").display().to_string());
+        let kept = || self.data.join("namesrv").display().to_string();
+        let data = self.namesrv.data.clone().unwrap_or_else(kept);
         namesrv::Config {
             data: Some(data),
             ..self.namesrv.clone()
         }
+    }
+
+    /// The broker's settings, given where the name server listens.
+    pub(crate) fn broker(&self, namesrv: SocketAddr) -> broker::Config {
+        let own = self.broker.data != broker::Config::default().data;
+        let data = if own {
+            self.broker.data.clone()
+        } else {
+            store_dir(&self.data)
+        };
+        broker::Config {
+            data,
+            namesrv: vec![namesrv.to_string()],
+            ..self.broker.clone()
+        }
+    }
+}
+
+/// The messages' place below the data directory: `store`, or the directory itself where it is the
+/// store of a stopped Apache RocketMQ broker.
+fn store_dir(data: &Path) -> PathBuf {
+    if std::fs::metadata(data.join("commitlog")).is_ok_and(|found| found.is_dir()) {
+        data.to_owned()
+    } else {
+        data.join("store")
     }
 }

@@ -43,6 +43,15 @@ impl Context {
         }
     }
 
+    /// The same context with a stop that is requested for it alone.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        Self {
+            shutdown: Shutdown::new(),
+            ..self.clone()
+        }
+    }
+
     /// The same context with a stop of its own: it stops when this one does, or alone before.
     #[must_use]
     pub fn child(&self) -> Self {

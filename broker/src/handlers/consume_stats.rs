@@ -1,14 +1,14 @@
 //! Codes 208, 300 and 343: how far groups are, and who reads what.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use remoting::Connection;
 use serde::Serialize;
 use wire::Command;
+use wire::body::MessageQueue;
+use wire::body::queue::QueueMap;
 
 use super::offset::store_time;
-use super::topic::QueueKey;
 use super::{json_answer, success};
 use crate::broker::Broker;
 use crate::error::BrokerError;
@@ -26,7 +26,7 @@ struct QueueProgress {
 #[serde(rename_all = "camelCase")]
 struct ConsumeStats {
     consume_tps: f64,
-    offset_table: BTreeMap<QueueKey, QueueProgress>,
+    offset_table: QueueMap<QueueProgress>,
 }
 
 /// Code 208. An unknown group has an empty table: tools then ask who is connected.
@@ -39,7 +39,7 @@ pub(crate) fn stats(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>
         (None, Some(list)) => list.split(';').filter(|topic| !topic.is_empty()).map(str::to_owned).collect(),
         (None, None) => broker.offsets.topics_of(&group),
     };
-    let mut table = BTreeMap::new();
+    let mut table = QueueMap::default();
     for topic in topics {
         let Some(config) = broker.topics.get(&topic) else { continue };
         let committed = broker.offsets.of_topic(&group, &topic);
@@ -47,7 +47,7 @@ pub(crate) fn stats(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>
             let consumer_offset = committed.get(&queue_id).copied().unwrap_or(0).max(0);
             let last = if consumer_offset > 0 { store_time(broker, &topic, queue_id, consumer_offset - 1) } else { None };
             table.insert(
-                QueueKey { broker_name: broker.config.name.clone(), queue_id, topic: topic.clone() },
+                MessageQueue::new(topic.clone(), broker.config.name.clone(), queue_id),
                 QueueProgress {
                     broker_offset: broker.store.queue(&topic, queue_id).max.to_wire(),
                     consumer_offset,

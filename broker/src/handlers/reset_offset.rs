@@ -1,15 +1,15 @@
 //! Code 222: an administrator moves a group in a topic, by time or to an offset.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use remoting::Connection;
 use serde::Serialize;
 use store::Boundary;
 use wire::Command;
+use wire::body::MessageQueue;
+use wire::body::queue::QueueMap;
 
 use super::success;
-use super::topic::QueueKey;
 use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::names;
@@ -17,7 +17,7 @@ use crate::names;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ResetAnswer {
-    offset_table: BTreeMap<QueueKey, i64>,
+    offset_table: QueueMap<i64>,
 }
 
 /// Notes the new offsets on the broker: the next pull of each queue is told to continue there
@@ -51,11 +51,11 @@ pub(crate) fn reset(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>
         };
         targets.push((queue_id, target));
     }
-    let mut table = BTreeMap::new();
+    let mut table = QueueMap::default();
     for (queue_id, target) in targets {
         broker.set_position(&group, &topic, queue_id, target)?;
         broker.offsets.reset(&group, &topic, queue_id, target, broker.now_ms());
-        table.insert(QueueKey { broker_name: broker.config.name.clone(), queue_id, topic: topic.clone() }, target);
+        table.insert(MessageQueue::new(topic.clone(), broker.config.name.clone(), queue_id), target);
     }
     broker.save_offsets()?;
     tracing::info!(group = %group, topic = %topic, queues = table.len(), timestamp, "offsets reset");

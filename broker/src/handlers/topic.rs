@@ -6,6 +6,8 @@ use std::sync::Arc;
 use remoting::Connection;
 use serde::Serialize;
 use wire::Command;
+use wire::body::MessageQueue;
+use wire::body::queue::QueueMap;
 
 use super::offset::store_time;
 use super::{json_answer, success};
@@ -199,18 +201,6 @@ pub(crate) fn get(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) 
     Ok(json_answer(config.as_ref()))
 }
 
-/// A queue as key of Apache's tables.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct QueueKey {
-    /// Broker name.
-    pub(crate) broker_name: String,
-    /// Queue id.
-    pub(crate) queue_id: i32,
-    /// Topic.
-    pub(crate) topic: String,
-}
-
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct QueueStats {
@@ -222,7 +212,7 @@ struct QueueStats {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TopicStats {
-    offset_table: BTreeMap<QueueKey, QueueStats>,
+    offset_table: QueueMap<QueueStats>,
     topic_put_tps: f64,
 }
 
@@ -230,13 +220,13 @@ struct TopicStats {
 pub(crate) fn stats(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
     let topic: String = cmd.ext.required("topic")?;
     let config = broker.topics.get(&topic).ok_or_else(|| BrokerError::NoTopic(names::shorten(&topic)))?;
-    let mut table = BTreeMap::new();
+    let mut table = QueueMap::default();
     for queue_id in 0..config.queue_count() {
         let range = broker.store.queue(&topic, queue_id);
         let (min, max) = (range.min.to_wire(), range.max.to_wire());
         let last = if max > min { store_time(broker, &topic, queue_id, max - 1).unwrap_or(0) } else { 0 };
         table.insert(
-            QueueKey { broker_name: broker.config.name.clone(), queue_id, topic: topic.clone() },
+            MessageQueue::new(topic.clone(), broker.config.name.clone(), queue_id),
             QueueStats { last_update_timestamp: last, max_offset: max, min_offset: min },
         );
     }

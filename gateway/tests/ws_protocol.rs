@@ -1,4 +1,9 @@
 //! The socket protocol where no broker is needed: handshake, bad frames, limits, heartbeat, drain.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod ws_support;
 

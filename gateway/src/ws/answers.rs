@@ -1,5 +1,6 @@
 //! What the session does with each answer from upstream.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use clock::Monotonic;
@@ -42,7 +43,7 @@ impl Session {
             }
             Err(refusal) => {
                 let name = sub.spec.sub.clone();
-                self.finish(number);
+                self.finish(number, Some(0), &HashSet::new());
                 self.end_with(id, name, refusal);
             }
         }
@@ -133,7 +134,7 @@ impl Session {
         if deleted {
             self.set_state(number, SubscriptionState::Deleted, refusal.detail.clone());
         }
-        if let Some((delivered, target)) = self.finish(number) {
+        if let Some((delivered, target)) = self.finish(number, Some(0), &HashSet::new()) {
             self.give_back(
                 Pending::GiveBack,
                 &target,
@@ -166,6 +167,7 @@ impl Session {
                 receipts,
             }) => {
                 self.apply(sub, &receipts, &outcomes, now);
+                self.release_orphans(&receipts, &outcomes);
                 self.report(id, name, outcomes);
                 self.undefer(sub);
             }
@@ -196,6 +198,39 @@ impl Session {
                 }
                 Effect::Extended { visible_ms } => sub.extended(receipt, visible_ms, now),
                 Effect::Limit | Effect::Unchanged => sub.look_again(receipt),
+            }
+        }
+    }
+
+    /// Leases that outlived their subscription and the client's last request about them.
+    fn release_orphans(&mut self, receipts: &[Arc<str>], outcomes: &[Outcome]) {
+        if self.orphans.is_empty() {
+            return;
+        }
+        for (receipt, outcome) in receipts.iter().zip(outcomes) {
+            let asked = self.pending.values().any(|pending| {
+                matches!(pending, Pending::Client { receipts, .. } if receipts.contains(receipt))
+            });
+            let over = matches!(
+                outcome.effect,
+                Effect::Over | Effect::Gone | Effect::Released
+            );
+            if asked && !over {
+                continue;
+            }
+            let Some(orphan) = self.orphans.remove(receipt) else {
+                continue;
+            };
+            if !over {
+                let receipts = vec![Arc::clone(receipt)];
+                let after = Some(orphan.after_ms);
+                self.give_back(
+                    Pending::GiveBack,
+                    &orphan.target,
+                    SettleKind::Release,
+                    receipts,
+                    after,
+                );
             }
         }
     }

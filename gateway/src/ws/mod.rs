@@ -29,6 +29,8 @@ mod upgrade;
 #[cfg(test)]
 mod frame_test;
 #[cfg(test)]
+mod session_model_test;
+#[cfg(test)]
 mod session_test;
 
 pub use config::WsConfig;

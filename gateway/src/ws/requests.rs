@@ -1,14 +1,15 @@
 //! What the session does with each operation of a client.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use clock::Monotonic;
 use openapi::ws::{OkBody, RequestId, ServerFrame};
 
-use super::action::{Action, Refusal};
+use super::action::{Action, Refusal, Target};
 use super::frame::{Op, Publish, Request, SettleItem, SettleKind, Subscribe};
-use super::session::{Pending, Session};
-use super::subscription::{CREDIT_MAX, Deferred, Subscription};
+use super::session::{Orphan, Pending, Session};
+use super::subscription::{CREDIT_MAX, Deferred, GivenUp, Subscription};
 
 impl Session {
     pub(super) fn request(&mut self, request: Request, now: Monotonic) {
@@ -210,34 +211,45 @@ impl Session {
         let Some((number, _)) = self.by_name(&name) else {
             return self.unknown_sub(id, name);
         };
-        let Some((delivered, target)) = self.finish(number) else {
+        let after = release.then_some(0);
+        let Some((delivered, target)) = self.finish(number, after, &HashSet::new()) else {
             return;
         };
         if delivered.is_empty() || !release {
             return self.succeed(id, OkBody::Unsubscribed { released: 0 });
         }
-        self.give_back(
-            Pending::Unsubscribe { id },
-            &target,
-            SettleKind::Release,
-            delivered,
-            Some(0),
-        );
+        let pending = Pending::Unsubscribe { id };
+        self.give_back(pending, &target, SettleKind::Release, delivered, after);
     }
 
     /// Ends a subscription: what is unsent goes back uncounted, what waits to be settled is settled;
-    /// the delivered leases are returned.
+    /// the delivered leases are returned. With `after_ms`, leases that the client asked something about
+    /// are released so when the answer leaves them alive.
     pub(super) fn finish(
         &mut self,
         number: u32,
-    ) -> Option<(Vec<Arc<str>>, Arc<super::action::Target>)> {
+        after_ms: Option<u64>,
+        unwritten: &HashSet<Arc<str>>,
+    ) -> Option<(Vec<Arc<str>>, Arc<Target>)> {
         let sub = self.subs.get_mut(&number)?;
-        let (delivered, unsent) = sub.give_up(&std::collections::HashSet::new());
+        let GivenUp {
+            delivered,
+            unsent,
+            asked,
+        } = sub.give_up(unwritten);
         let (deferred, target, name) = (
             std::mem::take(&mut sub.deferred),
             Arc::clone(&sub.target),
             sub.spec.sub.clone(),
         );
+        if let Some(after_ms) = after_ms {
+            let orphan = || Orphan {
+                target: Arc::clone(&target),
+                after_ms,
+            };
+            self.orphans
+                .extend(asked.into_iter().map(|receipt| (receipt, orphan())));
+        }
         for request in deferred {
             self.settle_now(number, request);
         }

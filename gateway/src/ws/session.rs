@@ -66,6 +66,14 @@ pub(super) enum Pending {
     },
 }
 
+/// A lease of a subscription that is over, with a request of the client still on its way.
+#[derive(Debug)]
+pub(super) struct Orphan {
+    pub(super) target: Arc<Target>,
+    /// Released so when the request leaves it alive.
+    pub(super) after_ms: u64,
+}
+
 /// Sends that must keep their order: topic and ordering key.
 pub(super) type Lane = (String, String, String);
 
@@ -81,6 +89,7 @@ pub(super) struct Session {
     pub(super) pending: HashMap<u64, Pending>,
     /// Sends waiting for an earlier one of the same lane; present while one is out.
     pub(super) lanes: HashMap<Lane, VecDeque<QueuedSend>>,
+    pub(super) orphans: HashMap<Arc<str>, Orphan>,
     pub(super) next_sub: u32,
     next_token: u64,
     /// Subscription after which the next turn begins.
@@ -106,6 +115,7 @@ impl Session {
             names: HashMap::new(),
             pending: HashMap::new(),
             lanes: HashMap::new(),
+            orphans: HashMap::new(),
             next_sub: 1,
             next_token: 1,
             last_turn: 0,
@@ -426,26 +436,20 @@ impl Session {
         self.ended = true;
         let ids: Vec<u32> = self.subs.keys().copied().collect();
         for id in ids {
-            let Some(sub) = self.subs.get_mut(&id) else {
-                continue;
-            };
-            let after = if clean { 0 } else { sub.spec.resume_window_ms };
-            let ((delivered, unsent), target) = (sub.give_up(unwritten), Arc::clone(&sub.target));
-            self.give_back(
-                Pending::GiveBack,
-                &target,
-                SettleKind::Suspend,
-                unsent,
-                None,
-            );
-            self.give_back(
-                Pending::GiveBack,
-                &target,
-                SettleKind::Release,
-                delivered,
-                Some(after),
-            );
-            self.out.push(Action::Forget { sub: id });
+            let window = self
+                .subs
+                .get(&id)
+                .map_or(0, |sub| sub.spec.resume_window_ms);
+            let after = Some(if clean { 0 } else { window });
+            if let Some((delivered, target)) = self.finish(id, after, unwritten) {
+                self.give_back(
+                    Pending::GiveBack,
+                    &target,
+                    SettleKind::Release,
+                    delivered,
+                    after,
+                );
+            }
         }
     }
 

@@ -463,7 +463,7 @@ fn a_clean_end_releases_at_once_and_another_after_the_resume_window() {
         });
         assert_eq!(
             rig.take(),
-            ["Suspend b", release, "forget 1"],
+            ["Suspend b", "forget 1", release],
             "c is being acked and left alone"
         );
         assert!(!rig.session.is_done());

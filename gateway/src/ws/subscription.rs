@@ -74,6 +74,17 @@ pub(super) struct Turn {
     pub(super) items: Vec<Box<RawValue>>,
 }
 
+/// The leases of a subscription that is over.
+#[derive(Debug, Default)]
+pub(super) struct GivenUp {
+    /// In the client's hands.
+    pub(super) delivered: Vec<Arc<str>>,
+    /// Never sent.
+    pub(super) unsent: Vec<Arc<str>>,
+    /// Of requests of the client that are not answered yet.
+    pub(super) asked: Vec<Arc<str>>,
+}
+
 /// What `pop` to ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wish {
@@ -262,10 +273,10 @@ impl Subscription {
                 self.ready.pop_front();
                 continue;
             }
-            let alone = self.leases.values().all(|lease| !lease.sent);
-            let fits = self
-                .bytes
-                .is_none_or(|left| item.size <= left || (left > 0 && alone));
+            let fits = self.bytes.is_none_or(|left| {
+                let alone = || self.leases.values().all(|lease| !lease.sent);
+                item.size <= left || (left > 0 && alone())
+            });
             let full = turn.items.len() >= TURN_MESSAGES as usize
                 || (size > 0 && size + item.json.get().len() > TURN_BYTES);
             if self.credit == 0 || full || !fits {
@@ -419,31 +430,26 @@ impl Subscription {
         self.leases.remove(receipt).is_some_and(|lease| lease.sent)
     }
 
-    /// Gives up every lease that no outstanding request is about: (delivered, unsent).
-    /// `unwritten` are receipts in frames that never reached the socket.
-    pub(super) fn give_up(
-        &mut self,
-        unwritten: &HashSet<Arc<str>>,
-    ) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
+    /// Gives up every lease. `unwritten` are receipts in frames that never reached the socket.
+    pub(super) fn give_up(&mut self, unwritten: &HashSet<Arc<str>>) -> GivenUp {
         self.ready.clear();
         let deferred: HashSet<&Arc<str>> = self
             .deferred
             .iter()
             .flat_map(|request| request.items.iter().map(|item| &item.receipt))
             .collect();
-        let (mut delivered, mut unsent) = (Vec::new(), Vec::new());
+        let mut given_up = GivenUp::default();
         for (receipt, lease) in self.leases.drain() {
-            if self.busy.contains(&receipt) || deferred.contains(&receipt) {
-                continue;
-            }
-            let list = if lease.sent && !unwritten.contains(&receipt) {
-                &mut delivered
+            let list = if self.busy.contains(&receipt) || deferred.contains(&receipt) {
+                &mut given_up.asked
+            } else if lease.sent && !unwritten.contains(&receipt) {
+                &mut given_up.delivered
             } else {
-                &mut unsent
+                &mut given_up.unsent
             };
             list.push(receipt);
         }
-        (delivered, unsent)
+        given_up
     }
 
     /// Popped messages that were not put into a frame yet, taken back (drain).

@@ -1,4 +1,9 @@
 //! What the socket tests share: gateways, alone or with a name server and a broker, all in this process.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub(crate) mod client;

@@ -15,7 +15,7 @@ use super::session::{Session, Settings};
 use super::subscription::Item;
 
 /// One step of a random life.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 enum Step {
     Credit(u8),
     /// Answers the oldest open pop with up to this many messages, and one too many where it is odd and full.
@@ -194,7 +194,7 @@ impl World {
             Step::Settled(n, effect) if !self.settles.is_empty() => {
                 let (token, kind, receipts) =
                     self.settles.remove(usize::from(n) % self.settles.len());
-                self.settled(token, kind, receipts, effect);
+                self.settled(token, kind, &receipts, effect);
             }
             Step::Settle(n, kind) if self.open && !self.held.is_empty() => {
                 let receipt = Arc::clone(&self.held[usize::from(n) % self.held.len()]);
@@ -271,7 +271,7 @@ impl World {
         });
     }
 
-    fn settled(&mut self, token: u64, kind: SettleKind, receipts: Vec<Arc<str>>, effect: u8) {
+    fn settled(&mut self, token: u64, kind: SettleKind, receipts: &[Arc<str>], effect: u8) {
         let effect = match (kind, effect) {
             (_, 0) => Effect::Unchanged,
             (_, 1) => Effect::Gone,
@@ -317,7 +317,7 @@ impl World {
         });
         let mut rounds = 0;
         while let Some((token, kind, receipts)) = self.settles.pop() {
-            self.settled(token, kind, receipts, 5);
+            self.settled(token, kind, &receipts, 5);
             rounds += 1;
             assert!(rounds < 10_000);
         }

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use crate::WireError;
+use crate::{WireError, scan};
 
 /// How deep arrays and objects may nest.
 pub(crate) const DEPTH_MAX: usize = 64;
@@ -55,7 +55,15 @@ impl<'a> Cursor<'a> {
     }
 
     /// Skips white space and comments.
+    #[inline]
     pub(crate) fn space(&mut self) -> Result<(), WireError> {
+        match self.peek() {
+            Some(byte) if byte > b' ' && byte != b'/' => Ok(()),
+            _ => self.space_slowly(),
+        }
+    }
+
+    fn space_slowly(&mut self) -> Result<(), WireError> {
         while let Some(byte) = self.peek() {
             match byte {
                 b' ' | b'\t' | b'\r' | b'\n' | 0x0c | 0x08 => self.at += 1,
@@ -106,19 +114,18 @@ impl<'a> Cursor<'a> {
         let start = self.at + 1;
         let rest = self.text.as_bytes().get(start..).unwrap_or_default();
         let mut escaped = false;
-        let mut bytes = rest.iter().enumerate();
-        while let Some((i, byte)) = bytes.next() {
-            if *byte == quote {
-                self.at = start + i + 1;
+        let mut at = 0;
+        while let Some(hit) = scan::quote_or_backslash(rest.get(at..).unwrap_or_default(), quote) {
+            at += hit;
+            if rest.get(at) == Some(&quote) {
+                self.at = start + at + 1;
                 return Ok(Quoted {
-                    range: start..start + i,
+                    range: start..start + at,
                     escaped,
                 });
             }
-            if *byte == b'\\' {
-                escaped = true;
-                bytes.next();
-            }
+            escaped = true;
+            at += 2;
         }
         Err(self.error("unterminated string"))
     }
@@ -191,13 +198,12 @@ impl<'a> Cursor<'a> {
 /// Appends the text a string stands for. Lone surrogates become U+FFFD, unknown escapes stand for
 /// themselves, a cut escape ends the text.
 pub(crate) fn unescape(raw: &str, out: &mut String) {
-    let mut chars = raw.chars();
-    while let Some(c) = chars.next() {
-        if c != '\\' {
-            out.push(c);
-            continue;
-        }
+    let mut rest = raw;
+    while let Some((plain, escape)) = rest.split_once('\\') {
+        out.push_str(plain);
+        let mut chars = escape.chars();
         match chars.next() {
+            Some('u') => out.push(utf16(&mut chars)),
             Some('n') => out.push('\n'),
             Some('t') => out.push('\t'),
             Some('r') => out.push('\r'),
@@ -205,16 +211,19 @@ pub(crate) fn unescape(raw: &str, out: &mut String) {
             Some('f') => out.push('\u{c}'),
             Some('v') => out.push('\u{b}'),
             Some('0') => out.push('\0'),
-            Some('x') => out.push(
-                hex(&mut chars, 2)
-                    .and_then(char::from_u32)
-                    .unwrap_or('\u{fffd}'),
-            ),
-            Some('u') => out.push(utf16(&mut chars)),
+            Some('x') => {
+                out.push(
+                    hex(&mut chars, 2)
+                        .and_then(char::from_u32)
+                        .unwrap_or('\u{fffd}'),
+                );
+            }
             Some(other) => out.push(other),
             None => {}
         }
+        rest = chars.as_str();
     }
+    out.push_str(rest);
 }
 
 fn hex(chars: &mut core::str::Chars<'_>, digits: usize) -> Option<u32> {

@@ -37,7 +37,11 @@ pub fn decode(buf: &mut BytesMut) -> Result<Option<Command>, WireError> {
     }
     let header = frame.split_to(header_len);
     let mut cmd = match kind {
-        0 => header_json::parse(&String::from_utf8_lossy(&header))?,
+        0 => match core::str::from_utf8(&header) {
+            Ok(text) => header_json::parse(text)?,
+            // As Java reads it.
+            Err(_) => header_json::parse(&String::from_utf8_lossy(&header))?,
+        },
         1 => header_binary::parse(&header)?,
         kind => return Err(WireError::HeaderKind { kind }),
     };

@@ -36,6 +36,7 @@ pub mod json;
 pub mod language;
 pub mod message;
 pub mod receipt;
+mod scan;
 pub mod version;
 
 pub use codes::{RequestCode, ResponseCode};

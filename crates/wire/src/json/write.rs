@@ -194,10 +194,7 @@ pub(crate) fn put_integer(n: i64, out: &mut BytesMut) {
 pub(crate) fn put_string(text: &str, out: &mut BytesMut) {
     out.put_u8(b'"');
     let mut rest = text.as_bytes();
-    while let Some(at) = rest
-        .iter()
-        .position(|b| *b < 0x20 || *b == b'"' || *b == b'\\')
-    {
+    while let Some(at) = crate::scan::to_escape(rest) {
         let (plain, tail) = rest.split_at(at);
         out.put_slice(plain);
         let Some((special, after)) = tail.split_first() else {

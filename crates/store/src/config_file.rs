@@ -13,13 +13,17 @@ use std::path::{Path, PathBuf};
 
 /// The content of `path`, or of its `.bak` when `path` is missing or empty; `None` when both are.
 ///
+/// What is answered is durable: a writer that was killed may have left a name that is not yet.
 /// A caller that cannot parse the answer tries [`read_backup`].
 ///
 /// # Errors
 /// [`StoreError::Io`] when a file is there and cannot be read.
 pub fn read(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
     match read_whole(disk, path)? {
-        Some(content) if !content.is_empty() => Ok(Some(content)),
+        Some(content) if !content.is_empty() => {
+            sync_dir(disk, path.parent().unwrap_or(Path::new(".")))?;
+            Ok(Some(content))
+        }
         _ => read_backup(disk, path),
     }
 }

@@ -51,6 +51,7 @@ impl Maintainer {
         let flushed = marks.flushed();
         // Units of everything dispatched by now are written out below.
         let queues = marks.dispatched().min(flushed);
+        shared.removed.save_if_due(&*shared.disk)?;
         shared.queues.write_out()?;
         let mut point = Checkpoint {
             flushed,

@@ -3,7 +3,7 @@
 use crate::checkpoint::{self, Checkpoint};
 use crate::commit_log::recover::{LogFiles, ScanEnd};
 use crate::commit_log::{CommitLog, DamagedRange, NextFile};
-use crate::consume_queue::{self, Outcome, QueueFiles, QueueTable, Replay};
+use crate::consume_queue::{self, Outcome, QueueFiles, QueueTable, Replay, Trust};
 use crate::disk::{Disk, WriteWay};
 use crate::dispatch::Dispatcher;
 use crate::flush::{Flusher, Waiters};
@@ -72,7 +72,13 @@ pub(crate) fn open(
     let queue_files = QueueFiles::new(Arc::clone(&disk), layout.consume_queues(), sizes.queue_file);
     let table = QueueTable::new(queue_files);
     let root = layout.consume_queues();
-    let loaded = consume_queue::load(&table, &root, known.queues, log_min, dirty)?;
+    let trust = Trust {
+        durable: known.queues,
+        log_min,
+        dirty,
+        restart: false,
+    };
+    let loaded = consume_queue::load(&table, &root, trust, |topic| removed.before(topic))?;
     let empty = loaded.queues == 0;
     let from = if loaded.rebuild || empty {
         log_min
@@ -104,6 +110,7 @@ pub(crate) fn open(
         dispatched_to: PhysicalOffset::new(scan.end),
     };
     let (log, torn) = files.finish(&*disk, &layout, scan, known.durable, dirty)?;
+    removed.cut(&*disk, log.end)?;
     report.truncated_at = torn.then(|| PhysicalOffset::new(log.end));
 
     let way = match options.flush {
@@ -148,18 +155,19 @@ pub(crate) fn open(
 /// Leaves the mark of a running store; true if one was there already.
 fn mark_running(disk: &dyn Disk, layout: &Layout) -> Result<bool, StoreError> {
     let path = layout.file("abort");
-    match disk.open(&path, false) {
-        Ok(_) => return Ok(true),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+    let found = match disk.open(&path, false) {
+        Ok(_) => true,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => false,
         Err(e) => return Err(StoreError::io("open", &path, e)),
-    }
+    };
     let failed = |e| StoreError::io("make", &path, e);
     let file = disk.open(&path, true).map_err(failed)?;
     let pid = std::process::id().to_string();
     file.write_at(0, pid.as_bytes()).map_err(failed)?;
     file.sync().map_err(failed)?;
+    // Also when it was found: the run that made it may have been killed before its sync.
     sync_dir(disk, layout.root())?;
-    Ok(false)
+    Ok(found)
 }
 
 /// Removes the mark of a running store.

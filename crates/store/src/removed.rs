@@ -19,6 +19,8 @@ pub(crate) struct Removed {
     /// Topics whose removal is under way.
     closing: RwLock<HashSet<String>>,
     any: AtomicBool,
+    /// Something was noted and not saved: the queues on disk must not be called complete.
+    unsaved: AtomicBool,
 }
 
 impl Removed {
@@ -35,6 +37,7 @@ impl Removed {
         Ok(Removed {
             path,
             any: AtomicBool::new(!before.is_empty()),
+            unsaved: AtomicBool::new(false),
             before: RwLock::new(before),
             closing: RwLock::default(),
         })
@@ -50,6 +53,11 @@ impl Removed {
                 .is_some_and(|before| physical < *before)
     }
 
+    /// Up to which log position the messages of a topic were removed.
+    pub(crate) fn before(&self, topic: &str) -> Option<u64> {
+        self.before.read().get(topic).copied()
+    }
+
     pub(crate) fn is_closing(&self, topic: &str) -> bool {
         self.closing.read().contains(topic)
     }
@@ -62,10 +70,29 @@ impl Removed {
         self.closing.write().remove(topic);
     }
 
+    /// Lowers positions beyond `end`, where the log was cut: new records must not be hidden.
+    pub(crate) fn cut(&self, disk: &dyn Disk, end: u64) -> Result<(), StoreError> {
+        let mut before = self.before.write();
+        let beyond = before.values_mut().filter(|position| **position > end);
+        let cut = beyond.map(|position| *position = end).count();
+        drop(before);
+        if cut > 0 { self.save(disk) } else { Ok(()) }
+    }
+
     /// Hides the records of `topic` before `position`, in memory.
     pub(crate) fn note(&self, topic: &str, position: u64) {
         self.before.write().insert(topic.to_owned(), position);
         self.any.store(true, Ordering::Release);
+        self.unsaved.store(true, Ordering::Release);
+    }
+
+    /// Saves again what could not be saved when it was noted.
+    pub(crate) fn save_if_due(&self, disk: &dyn Disk) -> Result<(), StoreError> {
+        if self.unsaved.load(Ordering::Acquire) {
+            self.save(disk)
+        } else {
+            Ok(())
+        }
     }
 
     /// Makes what was noted durable.
@@ -74,6 +101,8 @@ impl Removed {
         for (topic, position) in self.before.read().iter() {
             text.push_str(&format!("{position} {topic}\n"));
         }
-        config_file::write(disk, &self.path, text.as_bytes())
+        config_file::write(disk, &self.path, text.as_bytes())?;
+        self.unsaved.store(false, Ordering::Release);
+        Ok(())
     }
 }

@@ -407,8 +407,8 @@ impl Store {
     /// in the log. Appends to the topic meanwhile answer [`StoreError::Busy`].
     ///
     /// # Errors
-    /// [`StoreError::Full`], [`StoreError::Io`]: the topic is gone for now and may come back at
-    /// the next start.
+    /// [`StoreError::Full`]: the topic is gone, and comes back if the process dies before there is
+    /// space. [`StoreError::Io`]: the store is poisoned if the removal could not be recorded.
     pub fn remove_topic(&self, topic: &str) -> Result<(), StoreError> {
         self.shared.removed.begin(topic);
         let removed = self.remove_topic_closed(topic);
@@ -427,7 +427,13 @@ impl Store {
             queues
         });
         drop(dispatcher);
-        shared.removed.save(&*shared.disk)?;
+        if let Err(error) = shared.removed.save(&*shared.disk) {
+            // For want of space it is tried again; any other failure must not be survived.
+            if !matches!(error, StoreError::Full) {
+                shared.poison(&error);
+            }
+            return Err(error);
+        }
         for queue in &queues {
             shared.queues.remove_files(queue)?;
         }

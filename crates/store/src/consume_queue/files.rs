@@ -188,16 +188,21 @@ impl QueueFiles {
         Ok(())
     }
 
+    /// Notes that the names that lead to files of `dir` may not be durable.
+    pub(crate) fn mark_dirs(&self, dir: &Path) {
+        let mut dirs = self.dirs.lock();
+        if dirs.insert(dir.to_owned()) {
+            dirs.insert(self.root.clone());
+            dirs.extend(dir.parent().map(Path::to_owned));
+        }
+    }
+
     fn create(&self, dir: &Path, path: &Path) -> Result<Arc<dyn DiskFile>, StoreError> {
         let failed = |e| StoreError::io("make", path, e);
         let topic_dir = dir.parent().unwrap_or(&self.root);
         self.disk.create_dir(topic_dir).map_err(failed)?;
         self.disk.create_dir(dir).map_err(failed)?;
-        let mut dirs = self.dirs.lock();
-        dirs.insert(self.root.clone());
-        dirs.insert(topic_dir.to_owned());
-        dirs.insert(dir.to_owned());
-        drop(dirs);
+        self.mark_dirs(dir);
         let file = self.disk.open(path, true).map_err(failed)?;
         file.set_len(self.file_bytes).map_err(failed)?;
         self.keep(path, &file);

@@ -18,14 +18,26 @@ pub(crate) struct Loaded {
 /// any.
 const STRETCH: usize = 3276;
 
-/// Enters every queue on disk into `table`. Units of records that end after `durable` do not
-/// count and are erased if `dirty`; messages before `log_min` are gone.
+/// Which units count.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Trust {
+    /// Records that end after this log position do not.
+    pub(crate) durable: u64,
+    /// Records before this log position do not: they are gone.
+    pub(crate) log_min: u64,
+    /// The last run did not end with `close`: erase what does not count.
+    pub(crate) dirty: bool,
+    /// A queue of which nothing counts begins at 0 again, whatever files there are.
+    pub(crate) restart: bool,
+}
+
+/// Enters every queue on disk into `table`. `removed_before` says up to which log position the
+/// messages of a topic were removed.
 pub(crate) fn load(
     table: &QueueTable,
     root: &Path,
-    durable: u64,
-    log_min: u64,
-    dirty: bool,
+    trust: Trust,
+    removed_before: impl Fn(&str) -> Option<u64>,
 ) -> Result<Loaded, StoreError> {
     let mut loaded = Loaded::default();
     let files = table.files();
@@ -39,7 +51,19 @@ pub(crate) fn load(
             let (found, odd) = usable_files(files, &dir)?;
             loaded.rebuild |= odd;
             let made = table.get_or_make(&topic.name, id);
-            load_queue(files, &made, &found, durable, log_min, dirty)?;
+            let removed = removed_before(&topic.name);
+            // Old units of a removed topic may lie behind those of the new one.
+            let trust = Trust {
+                log_min: removed.unwrap_or(0).max(trust.log_min),
+                dirty: trust.dirty || removed.is_some(),
+                restart: removed.is_some(),
+                ..trust
+            };
+            if trust.dirty {
+                // The run that made them may have been killed before it synced the directories.
+                files.mark_dirs(&dir);
+            }
+            load_queue(files, &made, &found, trust)?;
             if made.has_unsynced() {
                 table.list_unsynced(&made);
             }
@@ -74,15 +98,13 @@ fn load_queue(
     files: &QueueFiles,
     queue: &ConsumeQueue,
     found: &[NumberedFile],
-    durable: u64,
-    log_min: u64,
-    dirty: bool,
+    trust: Trust,
 ) -> Result<(), StoreError> {
     let per_file = files.units_per_file();
     let mut max = None;
     for file in found.iter().rev() {
         let first = file.base / UNIT_BYTES;
-        let last = last_unit(files, queue, first, durable)?;
+        let last = last_unit(files, queue, first, trust)?;
         if let Some(last) = last {
             max = Some(last + 1);
             break;
@@ -92,29 +114,30 @@ fn load_queue(
         }
         files.remove(queue.dir(), first / per_file)?;
     }
+    let files_begin_at_zero = found.first().is_none_or(|file| file.base == 0);
     let start = match max {
         // Nothing to go by and nothing gone from the log: the log says where the queue begins.
-        None if dirty && log_min == 0 => 0,
+        None if trust.restart || (trust.dirty && files_begin_at_zero) => 0,
         _ => found.first().map_or(0, |file| file.base / UNIT_BYTES),
     };
     let max = max.unwrap_or(start);
-    if dirty && !found.is_empty() {
+    if trust.dirty && !found.is_empty() {
         files.erase_from(queue.dir(), max)?;
         queue.mark_unsynced(&[max / per_file]);
     }
-    let min = first_unit(files, queue, start, max, log_min)?;
+    let min = first_unit(files, queue, start, max, trust.log_min)?;
     queue.start_at(min, max);
     queue.set_next(max);
     Ok(())
 }
 
-/// Position of the last unit in the file that begins at `first` whose record ends at or before
-/// `durable`; a hole counts when such a unit follows.
+/// Position of the last unit that counts in the file that begins at `first`; a hole does when such
+/// a unit follows.
 fn last_unit(
     files: &QueueFiles,
     queue: &ConsumeQueue,
     first: u64,
-    durable: u64,
+    trust: Trust,
 ) -> Result<Option<u64>, StoreError> {
     let border = first + files.units_per_file();
     let mut last = None;
@@ -126,7 +149,8 @@ fn last_unit(
         for (position, unit) in (at..).zip(units) {
             let Some(unit) = unit else { continue };
             any = true;
-            if !unit.is_hole() && unit.end() <= durable {
+            let there = unit.physical >= trust.log_min && unit.end() <= trust.durable;
+            if there && !unit.is_hole() {
                 last = Some(position);
             }
         }

@@ -12,7 +12,7 @@ mod table;
 pub use entry::QueueEntry;
 pub(crate) use entry::Unit;
 pub(crate) use files::QueueFiles;
-pub(crate) use load::load;
+pub(crate) use load::{Trust, load};
 pub(crate) use replay::{Outcome, Replay};
 pub(crate) use table::QueueTable;
 

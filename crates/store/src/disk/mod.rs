@@ -1,7 +1,7 @@
 //! The only seam between the store and the machine: directories, files and mapped log regions.
 //!
 //! Two implementations: [`RealDisk`] (files, memory maps, fdatasync) and, with the feature `sim`,
-//! `SimDisk`, which forgets what was not synced when it is crashed. Paths are
+//! [`SimDisk`](sim::SimDisk), which forgets what was not synced when it is crashed. Paths are
 //! absolute or relative as given; nothing here knows the layout of a store.
 
 #[allow(
@@ -10,6 +10,8 @@
 )]
 mod mmap;
 mod real;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
 
 pub use mmap::AppendToken;
 pub use real::RealDisk;

@@ -23,6 +23,9 @@ struct Entry {
     value: Range<usize>,
 }
 
+/// A header with more fields than this is refused: finding one takes a walk over all.
+pub(crate) const FIELDS_MAX: usize = 1024;
+
 /// Cheap first comparison of names: length, first and last byte.
 fn tag(key: &str) -> u32 {
     let bytes = key.as_bytes();

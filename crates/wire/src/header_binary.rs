@@ -5,6 +5,7 @@
 //! field    i16 n, name | i32 n, value
 //! ```
 
+use crate::ext::FIELDS_MAX;
 use crate::message::reader::Reader;
 use crate::{Body, Command, ExtFields, Language, WireError};
 
@@ -24,6 +25,11 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Command, WireError> {
     let mut ext = ExtFields::new();
     let mut fields = Reader::new(block, WHAT);
     while !fields.is_empty() {
+        if ext.len() >= FIELDS_MAX {
+            return Err(WireError::Frame {
+                what: "too many extra fields",
+            });
+        }
         let name = fields.sized_i16()?;
         let value = fields.sized_i32()?;
         if !name.is_empty() && !value.is_empty() {

@@ -3,6 +3,7 @@
 use bytes::{BufMut, BytesMut};
 
 use crate::cursor::{Cursor, unescape};
+use crate::ext::FIELDS_MAX;
 use crate::json::write::{put_integer, put_string};
 use crate::{Body, Command, ExtFields, Language, WireError};
 
@@ -106,6 +107,9 @@ fn ext_fields(at: &mut Cursor<'_>, ext: &mut ExtFields) -> Result<(), WireError>
     ext.mark_present();
     at.space()?;
     while !at.take(b'}') {
+        if ext.len() >= FIELDS_MAX {
+            return Err(at.error("too many extra fields"));
+        }
         let key = string_range(at, ext)?;
         at.space()?;
         at.expect(b':', "expected a colon")?;
@@ -239,6 +243,8 @@ mod tests {
         ] {
             assert!(parse(text).is_err(), "{text}");
         }
+        let many: String = (0..2000).map(|i| format!("\"k{i}\":1,")).collect();
+        assert!(parse(&format!("{{\"extFields\":{{{many}}}}}")).is_err());
         let deep = format!("{{\"a\":{}1{}}}", "[".repeat(100), "]".repeat(100));
         assert!(parse(&deep).is_err());
     }

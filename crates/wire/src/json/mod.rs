@@ -20,10 +20,23 @@ pub use write::KeyStyle;
 /// has one.
 ///
 /// # Errors
-/// [`WireError::Json`] for bad text, [`WireError::Shape`] for the wrong shape.
+/// [`WireError::Json`] for bad text or more than two million values, [`WireError::Shape`] for the wrong
+/// shape.
 pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
+    typed(bytes, parse::VALUES_MAX)
+}
+
+/// The same without a bound on the number of values: for files that this process wrote itself.
+///
+/// # Errors
+/// As [`from_slice`].
+pub fn from_own_file<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
+    typed(bytes, usize::MAX)
+}
+
+fn typed<T: DeserializeOwned>(bytes: &[u8], values_max: usize) -> Result<T, WireError> {
     let text = String::from_utf8_lossy(bytes);
-    T::deserialize(parse::parse(&text)?).map_err(|e| WireError::Shape { what: e.0 })
+    T::deserialize(parse::parse(&text, values_max)?).map_err(|e| WireError::Shape { what: e.0 })
 }
 
 /// Reads the text into a tree.
@@ -31,7 +44,7 @@ pub fn from_slice<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
 /// # Errors
 /// [`WireError::Json`].
 pub fn parse(bytes: &[u8]) -> Result<Value, WireError> {
-    parse::parse(&String::from_utf8_lossy(bytes))
+    parse::parse(&String::from_utf8_lossy(bytes), parse::VALUES_MAX)
 }
 
 /// Writes a body with integer keys quoted and object keys as escaped strings: standard JSON.

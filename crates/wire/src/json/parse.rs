@@ -4,27 +4,34 @@ use super::Value;
 use crate::WireError;
 use crate::cursor::{Cursor, DEPTH_MAX, unescape};
 
-pub(crate) fn parse(text: &str) -> Result<Value, WireError> {
+/// A peer's body with more values than this is refused: each takes many times its text in memory.
+pub(crate) const VALUES_MAX: usize = 2_000_000;
+
+pub(crate) fn parse(text: &str, values_max: usize) -> Result<Value, WireError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut at = Cursor::new(text);
     at.space()?;
-    let value = value(&mut at, 0)?;
+    let mut left = values_max;
+    let value = value(&mut at, 0, &mut left)?;
     at.end()?;
     Ok(value)
 }
 
-fn value(at: &mut Cursor<'_>, depth: usize) -> Result<Value, WireError> {
+fn value(at: &mut Cursor<'_>, depth: usize, left: &mut usize) -> Result<Value, WireError> {
+    *left = left
+        .checked_sub(1)
+        .ok_or_else(|| at.error("too many values"))?;
     if depth > DEPTH_MAX {
         return Err(at.error("nested too deep"));
     }
     match at.peek() {
-        Some(b'{') => object(at, depth),
+        Some(b'{') => object(at, depth, left),
         Some(b'[') => {
             at.take(b'[');
             at.space()?;
             let mut items = Vec::new();
             while !at.take(b']') {
-                items.push(value(at, depth + 1)?);
+                items.push(value(at, depth + 1, left)?);
                 at.comma_or(b']')?;
             }
             Ok(Value::Array(items))
@@ -34,7 +41,7 @@ fn value(at: &mut Cursor<'_>, depth: usize) -> Result<Value, WireError> {
     }
 }
 
-fn object(at: &mut Cursor<'_>, depth: usize) -> Result<Value, WireError> {
+fn object(at: &mut Cursor<'_>, depth: usize, left: &mut usize) -> Result<Value, WireError> {
     at.take(b'{');
     at.space()?;
     let mut entries = Vec::new();
@@ -50,7 +57,7 @@ fn object(at: &mut Cursor<'_>, depth: usize) -> Result<Value, WireError> {
         at.space()?;
         at.expect(b':', "expected a colon")?;
         at.space()?;
-        entries.push((key, value(at, depth + 1)?));
+        entries.push((key, value(at, depth + 1, left)?));
         at.comma_or(b'}')?;
     }
     Ok(Value::Object(entries))
@@ -85,7 +92,11 @@ fn word(at: &mut Cursor<'_>) -> Result<Value, WireError> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{VALUES_MAX, Value};
+
+    fn parse(text: &str) -> Result<Value, crate::WireError> {
+        super::parse(text, VALUES_MAX)
+    }
 
     #[test]
     fn loose_forms_are_read() {
@@ -109,5 +120,6 @@ mod tests {
             assert!(parse(text).is_err(), "{text}");
         }
         assert!(parse(&"[".repeat(100_000)).is_err());
+        assert!(parse(&format!("[{}]", "0,".repeat(VALUES_MAX + 1))).is_err());
     }
 }

@@ -1,5 +1,7 @@
 //! Message properties: `name 0x01 value 0x02`, repeated (RocketMQ MessageDecoder).
 
+use std::collections::HashMap;
+
 use crate::WireError;
 
 /// Between a name and its value.
@@ -8,6 +10,9 @@ pub const NAME_END: char = '\u{1}';
 pub const VALUE_END: char = '\u{2}';
 /// The longest property section a record can carry, bytes: its length field is a signed 16-bit number.
 pub const PROPERTIES_MAX_BYTES: usize = 32_767;
+
+/// Up to this many entries are searched one by one while reading.
+const SCAN_MAX: usize = 32;
 
 /// Names with a meaning.
 pub mod names {
@@ -190,9 +195,38 @@ impl Properties {
     /// Reads property text; a missing last separator is fine. Entries with an empty name or value, or
     /// without a separator, are dropped. Of a repeated name the last value counts.
     pub fn parse(text: &str) -> Self {
+        Self::read(entries(text))
+    }
+
+    /// Collects what was read. Many entries are told apart by hashing, so that a text of megabytes
+    /// costs no more than its length.
+    fn read<'t>(entries: impl Iterator<Item = (&'t str, &'t str)>) -> Self {
         let mut properties = Self::new();
-        for (name, value) in entries(text) {
-            properties.insert(name.to_owned(), value.to_owned());
+        let mut places = HashMap::new();
+        for (name, value) in entries {
+            let known = if properties.entries.len() < SCAN_MAX {
+                properties.entries.iter().position(|(n, _)| n == name)
+            } else {
+                if places.is_empty() {
+                    places.extend(
+                        properties
+                            .entries
+                            .iter()
+                            .enumerate()
+                            .map(|(i, (n, _))| (n.clone(), i)),
+                    );
+                }
+                places.get(name).copied()
+            };
+            match known.and_then(|at| properties.entries.get_mut(at)) {
+                Some((_, slot)) => *slot = value.to_owned(),
+                None => {
+                    if !places.is_empty() {
+                        places.insert(name.to_owned(), properties.entries.len());
+                    }
+                    properties.entries.push((name.to_owned(), value.to_owned()));
+                }
+            }
         }
         properties
     }
@@ -213,11 +247,6 @@ impl Properties {
             self.remove(&name);
             return;
         }
-        self.insert(name, value);
-    }
-
-    /// Sets what was read: neither part is empty or breaks the encoding.
-    fn insert(&mut self, name: String, value: String) {
         match self.entries.iter_mut().find(|(n, _)| *n == name) {
             Some((_, slot)) => *slot = value,
             None => self.entries.push((name, value)),
@@ -352,11 +381,7 @@ impl<'a> PropertiesView<'a> {
 
     /// A copy to change.
     pub fn to_owned(&self) -> Properties {
-        let mut properties = Properties::new();
-        for (name, value) in self.iter() {
-            properties.insert(name.to_owned(), value.to_owned());
-        }
-        properties
+        Properties::read(self.iter())
     }
 }
 
@@ -403,6 +428,25 @@ mod tests {
         let mut text = "a\u{1}1".to_owned();
         push(&mut text, "b", "2");
         assert_eq!(text, "a\u{1}1\u{2}b\u{1}2\u{2}");
+    }
+
+    #[test]
+    fn many_entries_are_read_in_order() {
+        let text: String = (0..100)
+            .chain([5])
+            .map(|i| format!("n{i}\u{1}{}\u{2}", i + 1))
+            .collect();
+        let properties = Properties::parse(&text);
+        assert_eq!(
+            (
+                properties.len(),
+                properties.get("n5"),
+                properties.get("n99")
+            ),
+            (100, Some("6"), Some("100"))
+        );
+        assert_eq!(properties.iter().nth(40), Some(("n40", "41")));
+        assert_eq!(PropertiesView::new(text.as_bytes()).to_owned(), properties);
     }
 
     #[test]

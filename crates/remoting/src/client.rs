@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use wire::Command;
 
 use crate::Service;
+use crate::budget::Budget;
 use crate::connection::Connection;
 use crate::driver::Driver;
 use crate::error::{ErrorKind, RemotingError, SendError};
@@ -52,6 +53,7 @@ struct Shared {
     slots: Mutex<HashMap<String, Arc<Slot>>>,
     handler: RwLock<Option<Arc<dyn Service>>>,
     tasks: TaskTracker,
+    budget: Budget,
 }
 
 /// What is known of one address.
@@ -90,7 +92,9 @@ impl Client {
     /// A client without connections.
     #[must_use]
     pub fn new(options: ClientOptions) -> Self {
+        let budget = Budget::new(options.limits.partial_max_bytes);
         let shared = Shared {
+            budget,
             options,
             slots: Mutex::new(HashMap::new()),
             handler: RwLock::new(None),
@@ -215,7 +219,12 @@ impl Client {
             self.shared.options.limits.clone(),
         ));
         let handler = self.shared.handler.read().clone();
-        let driver = Driver::new(Arc::clone(&conn), handler, stream);
+        let driver = Driver::new(
+            Arc::clone(&conn),
+            handler,
+            stream,
+            self.shared.budget.none_reserved(),
+        );
         self.shared.tasks.spawn(driver.run());
         Ok(conn)
     }

@@ -23,6 +23,11 @@ const FLAG_RESPONSE: i32 = 1;
 const FLAG_ONEWAY: i32 = 2;
 /// How long a caller waits for the connection's task to stop before it says "may have been sent".
 const STOP_WAIT: Duration = Duration::from_millis(200);
+/// How long a request may still wait to be written once its time is over.
+const WRITE_WAIT: Duration = Duration::from_millis(100);
+const WRITE_LOOK: Duration = Duration::from_millis(5);
+/// A connection on which nothing at all came back for this long after a request counts as dead.
+const DEAD_AFTER: Duration = Duration::from_secs(1);
 
 /// A connection, of a server or a client. Shared by everyone who sends on it.
 #[derive(Debug)]
@@ -32,7 +37,9 @@ pub struct Connection {
     local: SocketAddr,
     pub(crate) limits: Limits,
     out: Mutex<Out>,
-    /// Bytes the kernel has taken, of `Out::queued`.
+    /// Bytes ever put into a batch; changes only under the lock of `out`.
+    queued: AtomicU64,
+    /// Bytes the kernel has taken, of `queued`.
     written: AtomicU64,
     /// Frames received; tells a dead connection from a slow answer.
     received: AtomicU64,
@@ -47,8 +54,6 @@ pub struct Connection {
 #[derive(Debug, Default)]
 struct Out {
     batch: Batch,
-    /// Bytes ever put into a batch.
-    queued: u64,
     /// Present while the task sleeps.
     waker: Option<Waker>,
     closed: bool,
@@ -71,6 +76,7 @@ impl Connection {
             pending: Pending::new(limits.in_flight_max),
             limits,
             out: Mutex::new(Out::default()),
+            queued: AtomicU64::new(0),
             written: AtomicU64::new(0),
             received: AtomicU64::new(0),
             unanswered: AtomicUsize::new(0),
@@ -136,8 +142,8 @@ impl Connection {
     ///
     /// # Errors
     /// See [`ErrorKind`]; `written` says whether the peer may have seen the request. A request that
-    /// timed out before any byte of it was written closes the connection, so that it is never sent
-    /// late; so does one after which nothing at all was received.
+    /// timed out and cannot be written closes the connection, so that it is never sent late; so does
+    /// one of a second or more after which nothing at all was received.
     pub async fn invoke(
         &self,
         mut cmd: Command,
@@ -163,18 +169,27 @@ impl Connection {
                 "before the answer came",
             )),
             Err(_) => {
-                let sent = self.wrote_past(start);
-                if !sent || self.received.load(Ordering::Relaxed) == received_before {
+                let sent = self.sent_after_all(start).await;
+                let silent = self.received.load(Ordering::Relaxed) == received_before;
+                if !sent || (silent && timeout >= DEAD_AFTER) {
                     self.close();
                 }
                 let sent = sent || !self.stopped_before(start).await;
-                Err(self.error(
-                    ErrorKind::Timeout,
-                    sent,
-                    format!("after {} ms", timeout.as_millis()),
-                ))
+                let detail = format!("after {} ms", timeout.as_millis());
+                Err(self.error(ErrorKind::Timeout, sent, detail))
             }
         }
+    }
+
+    /// Gives a healthy connection the time to write what a short deadline overtook, so that it is
+    /// not closed for it.
+    async fn sent_after_all(&self, start: u64) -> bool {
+        let mut waited = Duration::ZERO;
+        while !self.wrote_past(start) && waited < WRITE_WAIT && !self.is_closed() {
+            tokio::time::sleep(WRITE_LOOK).await;
+            waited += WRITE_LOOK;
+        }
+        self.wrote_past(start)
     }
 
     /// Whether the task has certainly stopped without having written anything past `start`.
@@ -211,10 +226,11 @@ impl Connection {
             if out.closed {
                 return Err(SendError::Closed);
             }
-            let start = out.queued;
+            let start = self.queued.load(Ordering::Relaxed);
             let length = out.batch.push(cmd)?;
-            out.queued += length as u64;
-            let waiting = out.queued - self.written.load(Ordering::Relaxed);
+            let end = start + length as u64;
+            self.queued.store(end, Ordering::Release);
+            let waiting = end - self.written.load(Ordering::Relaxed);
             let slow = waiting > self.limits.outbound_max_bytes as u64;
             if slow {
                 out.closed = true;
@@ -271,8 +287,8 @@ impl Connection {
 
     /// Bytes queued and not yet taken by the kernel.
     pub(crate) fn waiting_bytes(&self) -> u64 {
-        let queued = self.out.lock().queued;
-        queued - self.written.load(Ordering::Relaxed)
+        let written = self.written.load(Ordering::Acquire);
+        self.queued.load(Ordering::Acquire).saturating_sub(written)
     }
 
     pub(crate) fn count_received(&self) {

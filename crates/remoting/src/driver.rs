@@ -14,6 +14,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 use wire::{Command, ResponseCode, frame};
 
 use crate::Service;
+use crate::budget::Reserved;
 use crate::connection::{Connection, Looked};
 use crate::outbound::{Batch, SLICES_MAX};
 use crate::responder::Responder;
@@ -39,6 +40,7 @@ pub(crate) enum Ended {
     Idle,
     FrameTooSlow,
     WriteStalled,
+    NoRoom,
 }
 
 impl Ended {
@@ -55,6 +57,9 @@ impl Ended {
             }
             Self::FrameTooSlow => {
                 tracing::info!(%peer, id, "connection closed: a frame came too slowly")
+            }
+            Self::NoRoom => {
+                tracing::warn!(%peer, id, "connection closed: too many large frames are coming in at once")
             }
             Self::WriteStalled => {
                 tracing::info!(%peer, id, "connection closed: the peer stopped reading")
@@ -76,6 +81,7 @@ pub(crate) struct Driver {
     tick: Interval,
     tick_length: Duration,
     seen: Seen,
+    partial: Reserved,
 }
 
 /// What has moved since the last tick, and for how long it has not.
@@ -94,6 +100,7 @@ impl Driver {
         conn: Arc<Connection>,
         service: Option<Arc<dyn Service>>,
         stream: TcpStream,
+        partial: Reserved,
     ) -> Self {
         let tick_length = conn.limits.tick();
         let mut tick =
@@ -110,6 +117,7 @@ impl Driver {
             tick,
             tick_length,
             seen: Seen::default(),
+            partial,
         }
     }
 
@@ -156,18 +164,30 @@ impl Driver {
                 }
                 continue;
             }
-            if self.conn.is_draining()
-                && self.conn.unanswered() == 0
-                && self.conn.waiting_bytes() == 0
-            {
+            if !self.conn.sleep(cx.waker(), !self.writing.is_done()) {
+                continue;
+            }
+            // Looked at once the waker is in place: whoever changes it from now on wakes the task.
+            if self.is_drained() {
                 return Poll::Ready(Ended::Drained);
             }
-            if self.conn.sleep(cx.waker(), !self.writing.is_done()) {
+            if !self.paused || self.is_crowded() {
                 return Poll::Pending;
             }
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    fn is_drained(&self) -> bool {
+        self.conn.is_draining() && self.conn.unanswered() == 0 && self.conn.waiting_bytes() == 0
+    }
+
+    /// Too much waits for the peer to take more requests from it.
+    fn is_crowded(&self) -> bool {
+        let limits = &self.conn.limits;
+        self.conn.waiting_bytes() > limits.outbound_pause_bytes as u64
+            || self.conn.unanswered() >= limits.unanswered_max
     }
 
     /// Writes what is queued; says whether anything moved.
@@ -203,9 +223,7 @@ impl Driver {
 
     /// Reads once and handles every whole frame; says whether anything moved.
     fn read(&mut self, cx: &mut Context<'_>) -> Result<bool, Ended> {
-        let limits = &self.conn.limits;
-        self.paused = self.conn.waiting_bytes() > limits.outbound_pause_bytes as u64
-            || self.conn.unanswered() >= limits.unanswered_max;
+        self.paused = self.is_crowded();
         if self.paused {
             return Ok(false);
         }
@@ -228,7 +246,30 @@ impl Driver {
             self.conn.count_received();
             self.handle(cmd);
         }
+        self.account_partial()?;
         Ok(true)
+    }
+
+    /// Large frames that have not come in whole share a budget with those of other connections.
+    fn account_partial(&mut self) -> Result<(), Ended> {
+        let held = self.inbound.len();
+        if held <= READ_MAX_BYTES {
+            if self.partial.release() && self.inbound.is_empty() {
+                // The allocation of a large frame is not kept for the small ones after it.
+                self.inbound = BytesMut::new();
+            }
+            return Ok(());
+        }
+        let announced = self
+            .inbound
+            .first_chunk()
+            .map_or(0, |length| u32::from_be_bytes(*length));
+        let announced = usize::try_from(announced).unwrap_or(usize::MAX).max(held);
+        if self.partial.reserve(announced) {
+            Ok(())
+        } else {
+            Err(Ended::NoRoom)
+        }
     }
 
     fn handle(&self, cmd: Command) {

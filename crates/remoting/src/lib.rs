@@ -7,10 +7,12 @@
 //! of replies (one fsync, many waiters) costs one wake and one write.
 //!
 //! Bounds: bytes queued to a peer (over it the peer is slow and is closed), unanswered requests per
-//! connection (over it reading pauses), own requests in flight (over it `Refused`), connections per
+//! connection (over it reading pauses), memory for large frames that are still coming in (over it their
+//! connection is closed), own requests in flight (over it `Refused`), connections per
 //! server (over it accepting pauses), time for one frame to arrive, time without any traffic, and
 //! time without write progress.
 
+mod budget;
 mod client;
 mod connection;
 mod driver;

@@ -18,6 +18,9 @@ pub struct Limits {
     pub outbound_pause_bytes: usize,
     /// Unanswered requests of the peer (long polls are such); at this number reading pauses.
     pub unanswered_max: usize,
+    /// Incomplete frames over 256 KiB, of all connections of a server or client together; the frame
+    /// that goes over it closes its connection.
+    pub partial_max_bytes: usize,
     /// Own requests waiting for an answer of the peer; one more is refused.
     pub in_flight_max: usize,
 }
@@ -31,6 +34,7 @@ impl Default for Limits {
             outbound_max_bytes: 64 << 20,
             outbound_pause_bytes: 1 << 20,
             unanswered_max: 65_536,
+            partial_max_bytes: 512 << 20,
             in_flight_max: 65_536,
         }
     }

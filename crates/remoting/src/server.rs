@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::Service;
+use crate::budget::Budget;
 use crate::connection::Connection;
 use crate::driver::Driver;
 use crate::limits::Limits;
@@ -59,6 +60,7 @@ struct Shared {
     stop_accepting: CancellationToken,
     tasks: TaskTracker,
     connections: Mutex<HashMap<u64, Arc<Connection>>>,
+    budget: Budget,
 }
 
 impl Server {
@@ -80,6 +82,7 @@ impl Server {
             stop_accepting: CancellationToken::new(),
             tasks: TaskTracker::new(),
             connections: Mutex::new(HashMap::new()),
+            budget: Budget::new(options.limits.partial_max_bytes),
         });
         shared
             .tasks
@@ -189,7 +192,12 @@ fn serve(
     if shared.stop_accepting.is_cancelled() {
         conn.drain();
     }
-    let driver = Driver::new(Arc::clone(&conn), Some(Arc::clone(service)), stream);
+    let driver = Driver::new(
+        Arc::clone(&conn),
+        Some(Arc::clone(service)),
+        stream,
+        shared.budget.none_reserved(),
+    );
     let shared_of_task = Arc::clone(shared);
     shared.tasks.spawn(async move {
         driver.run().await;

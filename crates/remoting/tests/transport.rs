@@ -408,3 +408,50 @@ async fn shutdown_cuts_what_never_ends() {
     server.shutdown(Duration::from_millis(100)).await;
     assert_eq!(held.await.unwrap().unwrap_err().kind, ErrorKind::Closed);
 }
+
+#[tokio::test]
+async fn large_frames_that_never_end_share_a_budget() {
+    let limits = Limits {
+        partial_max_bytes: 2_500_000,
+        ..Limits::default()
+    };
+    let (_server, demo, addr) = start_with(|options| options.limits = limits);
+    let mut whole = bytes::BytesMut::new();
+    wire::frame::encode(&request(ECHO).with_body(vec![0; 1_000_000]), &mut whole);
+    let mut halves = Vec::new();
+    for _ in 0..3 {
+        let mut peer = TcpStream::connect(&addr).await.unwrap();
+        peer.write_all(&whole[..600_000]).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        halves.push(peer);
+    }
+    until("the third closed", || {
+        demo.closed.load(Ordering::SeqCst) == 1
+    })
+    .await;
+    // The first goes on, and gives its share back.
+    let (_, rest) = whole.split_at(600_000);
+    halves[0].write_all(rest).await.unwrap();
+    until("one call", || demo.calls.load(Ordering::SeqCst) == 1).await;
+    let client = Client::new(ClientOptions::default());
+    let body = vec![1; 1_000_000];
+    client
+        .invoke(&addr, request(ECHO).with_body(body), WAIT)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_short_deadline_leaves_a_healthy_connection_open() {
+    let (_server, demo, addr) = start();
+    let client = Client::new(ClientOptions::default());
+    let conn = client.connection(&addr, WAIT).await.unwrap();
+    let error = conn
+        .invoke(request(HOLD), Duration::ZERO)
+        .await
+        .unwrap_err();
+    assert_eq!((error.kind, error.written), (ErrorKind::Timeout, true));
+    until("held", || demo.held.lock().len() == 1).await;
+    assert!(!conn.is_closed());
+    conn.invoke(request(ECHO), WAIT).await.unwrap();
+}

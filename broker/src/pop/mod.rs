@@ -16,6 +16,7 @@ pub mod apply;
 pub mod lease;
 pub mod names;
 pub mod policy;
+pub mod put_back;
 pub mod queue;
 pub mod record;
 pub mod replay;

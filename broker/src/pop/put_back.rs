@@ -1,0 +1,280 @@
+//! The record that ends a lease: the message stored again, as a retry or as a dead letter.
+
+use std::net::SocketAddr;
+
+use wire::WireError;
+use wire::message::id::offset_msg_id;
+use wire::message::properties::{PROPERTIES_MAX_BYTES, Properties, names as property};
+use wire::message::record::{RecordFields, RecordView};
+
+use super::apply::Event;
+use super::lease::{Fault, Lease, LeaseId};
+use super::names;
+use super::settle::Fate;
+
+/// What may go when the properties get too long for a record, the least needed first.
+const EXPENDABLE: [&str; 10] = [
+    property::ERR_REASON,
+    property::TRACE_ON,
+    property::MSG_REGION,
+    property::CLUSTER,
+    property::ERR_CODE,
+    property::ERR_AT,
+    property::DEAD_AT,
+    property::DLQ_ORIGIN_MESSAGE_ID,
+    property::ORIGIN_MESSAGE_ID,
+    property::FIRST_POP_TIME,
+];
+/// Longest code and reason that are kept, in characters.
+const WORDS_MAX: usize = 1_024;
+
+/// Which lease a stored message ends: the value of its property `__LEASE`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseEnd<'a> {
+    /// The lease.
+    pub id: LeaseId,
+    /// Queue that was popped.
+    pub queue_id: i32,
+    /// Queue offset of the message there.
+    pub offset: u64,
+    /// Topic of that queue.
+    pub topic: &'a str,
+}
+
+impl<'a> LeaseEnd<'a> {
+    /// `leaseId queueId queueOffset topic`.
+    pub fn encode(&self) -> String {
+        format!("{} {} {} {}", self.id.0, self.queue_id, self.offset, self.topic)
+    }
+
+    /// Reads the property; `None` when it is not of this form.
+    pub fn parse(text: &'a str) -> Option<Self> {
+        let mut parts = text.splitn(4, ' ');
+        let id = LeaseId(parts.next()?.parse().ok()?);
+        let queue_id = parts.next()?.parse().ok()?;
+        let offset = parts.next()?.parse().ok()?;
+        Some(LeaseEnd { id, queue_id, offset, topic: parts.next()? })
+    }
+}
+
+/// The lease that a stored message ends, with its group, if it is such a message.
+pub fn end_of<'a>(record: &RecordView<'a>) -> Option<(&'a str, LeaseEnd<'a>, Event)> {
+    if !names::may_end_a_lease(record.topic) {
+        return None;
+    }
+    let end = LeaseEnd::parse(record.property(property::LEASE)?)?;
+    let group = record.property(property::ORIGIN_GROUP)?;
+    let dead = record.topic == names::dead(group);
+    let event = Event::Returned { offset: end.offset, id: end.id, dead, at_ms: record.store_ts_ms };
+    Some((group, end, event))
+}
+
+/// The new record, ready to be appended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PutBack {
+    /// Where it goes.
+    pub topic: String,
+    /// Failed deliveries so far.
+    pub reconsume_times: i32,
+    /// Encoded.
+    pub properties: String,
+}
+
+/// Builds the record for a lease of `group` on the message `old`, which was popped from `popped_topic`.
+///
+/// # Errors
+/// [`WireError::TooLong`] when even the least properties do not fit a record.
+pub fn build(group: &str, popped_topic: &str, old: &RecordView<'_>, lease: &Lease, fate: &Fate, now_ms: i64) -> Result<PutBack, WireError> {
+    let mut properties = old.properties().to_owned();
+    let first_topic = first_topic(group, popped_topic, old).to_owned();
+    for gone in [property::DELAY, property::POP_CK, property::WAIT, property::LEASE, property::REAL_TOPIC, property::REAL_QID] {
+        properties.remove(gone);
+    }
+    let offset_id = offset_msg_id(old.store_host, old.physical_offset);
+    let first = |properties: &mut Properties, name: &str, value: String| {
+        if properties.get(name).is_none() {
+            properties.set(name, value);
+        }
+    };
+    first(&mut properties, property::RETRY_TOPIC, first_topic.clone());
+    first(&mut properties, property::ORIGIN_MESSAGE_ID, offset_id.clone());
+    first(&mut properties, property::FIRST_POP_TIME, lease.pop_time_ms.to_string());
+    first(&mut properties, property::ORIGIN, format!("{} {} {}", old.queue_id, old.queue_offset, old.store_ts_ms));
+    properties.set(property::ORIGIN_GROUP, group);
+    let offset = u64::try_from(old.queue_offset).unwrap_or_default();
+    let end = LeaseEnd { id: lease.id, queue_id: old.queue_id, offset, topic: popped_topic };
+    properties.set(property::LEASE, end.encode());
+    let (topic, counted, fault) = match fate {
+        Fate::Retry { counted, fault } => (names::retry_v2(group, &first_topic), *counted, fault),
+        Fate::Dead { cause, fault } => {
+            first(&mut properties, property::DLQ_ORIGIN_TOPIC, first_topic.clone());
+            let id = properties.get(property::UNIQ_KEY).map_or(offset_id, str::to_owned);
+            first(&mut properties, property::DLQ_ORIGIN_MESSAGE_ID, id);
+            properties.set(property::DEAD_CAUSE, cause.as_str());
+            properties.set(property::DEAD_AT, now_ms.to_string());
+            (names::dead(group), true, fault)
+        }
+        Fate::Drop => return Err(WireError::Malformed { what: "put-back", why: "nothing to store" }),
+    };
+    if let Some(fault) = fault {
+        speak(&mut properties, fault);
+    }
+    let reconsume_times = old.reconsume_times.saturating_add(i32::from(counted));
+    Ok(PutBack { topic, reconsume_times, properties: fit(properties)? })
+}
+
+impl PutBack {
+    /// The fields of the record; everything not said here stays as in `old`.
+    pub fn fields<'a>(&'a self, old: &RecordView<'a>, store_host: SocketAddr) -> RecordFields<'a> {
+        RecordFields {
+            topic: &self.topic,
+            queue_id: 0,
+            store_host,
+            reconsume_times: self.reconsume_times,
+            properties: self.properties.as_bytes(),
+            ..old.fields()
+        }
+    }
+}
+
+/// The topic a message was first sent to.
+pub fn first_topic<'a>(group: &str, popped_topic: &'a str, record: &RecordView<'a>) -> &'a str {
+    match names::origin_of(group, popped_topic) {
+        None => popped_topic,
+        Some(origin) => record.property(property::RETRY_TOPIC).unwrap_or(origin),
+    }
+}
+
+fn speak(properties: &mut Properties, fault: &Fault) {
+    let short = |text: &Option<String>| text.as_deref().unwrap_or_default().chars().take(WORDS_MAX).collect::<String>();
+    properties.set(property::ERR_CODE, short(&fault.code));
+    properties.set(property::ERR_REASON, short(&fault.reason));
+    properties.set(property::ERR_AT, fault.at_ms.to_string());
+}
+
+fn fit(mut properties: Properties) -> Result<String, WireError> {
+    let mut text = properties.encode();
+    for name in EXPENDABLE {
+        if text.len() <= PROPERTIES_MAX_BYTES {
+            break;
+        }
+        properties.remove(name);
+        text = properties.encode();
+    }
+    if text.len() > PROPERTIES_MAX_BYTES {
+        return Err(WireError::TooLong { what: "properties", size: text.len(), limit: PROPERTIES_MAX_BYTES });
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::pop::lease::{DeadCause, Hold};
+    use wire::message::record::{encode_record, patch_record};
+
+    fn host() -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, 10_911))
+    }
+
+    fn stored(topic: &str, reconsume_times: i32, properties: &str) -> Vec<u8> {
+        let fields = RecordFields {
+            topic,
+            queue_id: 3,
+            flag: 7,
+            sys_flag: 1,
+            born_ts_ms: 5,
+            born_host: host(),
+            store_host: host(),
+            reconsume_times,
+            prepared_offset: 0,
+            body: b"body",
+            properties: properties.as_bytes(),
+        };
+        let mut record = Vec::new();
+        encode_record(&fields, &mut record).unwrap();
+        patch_record(&mut record, 9, 4_000, 1_234);
+        record
+    }
+
+    fn lease() -> Lease {
+        Lease { id: LeaseId::new(1, 77), pop_time_ms: 500, visible_at_ms: 600, attempt: 1, start: 9, hold: Hold::Held }
+    }
+
+    fn again(put_back: &PutBack, old: &[u8]) -> Vec<u8> {
+        let old = RecordView::parse(old).unwrap();
+        let mut record = Vec::new();
+        encode_record(&put_back.fields(&old, host()), &mut record).unwrap();
+        record
+    }
+
+    #[test]
+    fn a_retry_keeps_the_message_and_names_the_lease_it_ends() {
+        let old = stored("T", 0, "TAGS\u{1}a\u{2}UNIQ_KEY\u{1}U1\u{2}k\u{1}v\u{2}WAIT\u{1}true\u{2}");
+        let fault = Fault { code: Some("E1".into()), reason: Some("why".into()), at_ms: 550 };
+        let fate = Fate::Retry { counted: true, fault: Some(fault) };
+        let put_back = build("g", "T", &RecordView::parse(&old).unwrap(), &lease(), &fate, 600).unwrap();
+        let record = again(&put_back, &old);
+        let view = RecordView::parse(&record).unwrap();
+        assert_eq!((view.topic, view.queue_id, view.reconsume_times, view.body), ("%RETRY%g+T", 0, 1, &b"body"[..]));
+        assert_eq!((view.flag, view.sys_flag, view.born_ts_ms), (7, 1, 5));
+        let expected = [("TAGS", "a"), ("UNIQ_KEY", "U1"), ("k", "v"), ("RETRY_TOPIC", "T"), ("ORIGIN_GROUP", "g"), ("1ST_POP_TIME", "500")];
+        for (name, value) in expected.into_iter().chain([("__ORIGIN", "3 9 1234"), ("__ERR_CODE", "E1"), ("__ERR_REASON", "why")]) {
+            assert_eq!(view.property(name), Some(value), "{name}");
+        }
+        assert_eq!(view.property("WAIT"), None);
+        let (group, end, event) = end_of(&view).unwrap();
+        assert_eq!((group, end.id, end.queue_id, end.offset, end.topic), ("g", lease().id, 3, 9, "T"));
+        assert_eq!(event, Event::Returned { offset: 9, id: lease().id, dead: false, at_ms: 0 });
+    }
+
+    #[test]
+    fn a_second_retry_keeps_the_first_origin_and_a_suspended_one_its_count() {
+        let old = stored("%RETRY%g+T", 1, "RETRY_TOPIC\u{1}T\u{2}__ORIGIN\u{1}0 1 2\u{2}1ST_POP_TIME\u{1}400\u{2}__LEASE\u{1}1 2 3 T\u{2}");
+        let fate = Fate::Retry { counted: false, fault: None };
+        let put_back = build("g", "%RETRY%g+T", &RecordView::parse(&old).unwrap(), &lease(), &fate, 600).unwrap();
+        let record = again(&put_back, &old);
+        let view = RecordView::parse(&record).unwrap();
+        assert_eq!((view.topic, view.reconsume_times), ("%RETRY%g+T", 1));
+        assert_eq!((view.property("__ORIGIN"), view.property("1ST_POP_TIME")), (Some("0 1 2"), Some("400")));
+        assert_eq!(end_of(&view).unwrap().1.topic, "%RETRY%g+T");
+    }
+
+    #[test]
+    fn a_dead_letter_says_where_it_came_from_and_why() {
+        let old = stored("T", 2, "UNIQ_KEY\u{1}U1\u{2}");
+        let fate = Fate::Dead { cause: DeadCause::MaxAttempts, fault: None };
+        let put_back = build("g", "T", &RecordView::parse(&old).unwrap(), &lease(), &fate, 600).unwrap();
+        let record = again(&put_back, &old);
+        let view = RecordView::parse(&record).unwrap();
+        assert_eq!((view.topic, view.reconsume_times), ("%DLQ%g", 3));
+        for (name, value) in [("DLQ_ORIGIN_TOPIC", "T"), ("DLQ_ORIGIN_MESSAGE_ID", "U1"), ("__DEAD_CAUSE", "maxAttempts"), ("__DEAD_AT", "600")] {
+            assert_eq!(view.property(name), Some(value), "{name}");
+        }
+        assert!(matches!(end_of(&view).unwrap().2, Event::Returned { dead: true, .. }));
+    }
+
+    #[test]
+    fn long_properties_lose_words_before_the_lease() {
+        let old = stored("T", 0, &format!("big\u{1}{}\u{2}MSG_REGION\u{1}DefaultRegion\u{2}", "x".repeat(32_300)));
+        let fault = Fault { code: None, reason: Some("y".repeat(2_000)), at_ms: 550 };
+        let fate = Fate::Retry { counted: true, fault: Some(fault) };
+        let put_back = build("g", "T", &RecordView::parse(&old).unwrap(), &lease(), &fate, 600).unwrap();
+        let record = again(&put_back, &old);
+        let view = RecordView::parse(&record).unwrap();
+        assert_eq!(view.property("__ERR_REASON"), None);
+        assert_eq!(view.property("big").unwrap().len(), 32_300);
+        assert!(end_of(&view).is_some());
+    }
+
+    #[test]
+    fn ordinary_messages_end_nothing() {
+        let record = stored("T", 0, "__LEASE\u{1}1 2 3 T\u{2}ORIGIN_GROUP\u{1}g\u{2}");
+        assert!(end_of(&RecordView::parse(&record).unwrap()).is_none());
+        for text in ["", "1", "1 2 3", "a 2 3 T", "-1 2 3 T"] {
+            assert_eq!(LeaseEnd::parse(text), None);
+        }
+    }
+}

@@ -26,5 +26,27 @@ pub mod snapshot;
 pub mod table;
 pub mod tombs;
 pub mod wait;
+
+mod activity;
+mod answer;
+mod engine;
+mod handle_pop;
+mod handle_settle;
+mod position;
+mod revive;
+mod rules;
+mod scan;
+mod service;
+mod settle_all;
+mod sweep;
+mod waiting;
+
+pub(crate) use engine::Pop;
+pub(crate) use handle_pop::{notify, polling_info, pop};
+pub(crate) use handle_settle::{ack, batch_ack, change_invisible, settle};
+pub(crate) use position::{Start, set_position, start_at};
+pub(crate) use service::{Workers, forget, group_changed, lag, lease_members, start, stop};
+pub(crate) use waiting::arrived;
+
 #[cfg(test)]
 mod model_test;

@@ -153,7 +153,7 @@ impl World {
             topic,
             queue_id,
             epoch: self.epoch,
-            pop_time_ms: locked.state().pop_time_ms(self.now_ms),
+            pop_time_ms: self.now_ms,
             invisible_ms,
             next: (next + taken.len()) as u64,
             messages: &messages,

@@ -49,12 +49,6 @@ impl QueueState {
         self.next = self.next.max(next);
     }
 
-    /// The pop time of a pop at `now_ms`, epoch ms: never before that of an earlier pop, so that with its offset it names
-    /// one lease.
-    pub fn pop_time_ms(&self, now_ms: i64) -> i64 {
-        now_ms.max(self.last_pop_time_ms)
-    }
-
     /// All offsets below are done with.
     pub fn ack_floor(&self) -> u64 {
         self.in_flight.keys().next().map_or(self.next, |&first| first.min(self.next))

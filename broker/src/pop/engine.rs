@@ -1,0 +1,218 @@
+//! The lease engine of a broker: its state, how facts get into the log, and what others may ask of it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+
+use clock::{Clock, Monotonic};
+use store::{MessageDraft, PhysicalOffset, Store};
+use tokio::sync::Notify;
+use wire::message::properties::{Properties, names as property};
+use wire::message::record::{RecordFields, RecordView};
+
+use crate::broker::Broker;
+use crate::error::BrokerError;
+use crate::persist::ConfigFile;
+
+use super::activity::Activity;
+use super::lease::LeaseId;
+use super::names;
+use super::put_back;
+use super::record::{self, Draft};
+use super::replay::Replay;
+use super::rules::RuleCache;
+use super::schedule::Schedule;
+use super::snapshot::Snapshot;
+use super::table::{Locked, Slot, Table};
+use super::tombs::Horizon;
+use super::wait::Waiters;
+use super::waiting::Waiting;
+
+/// The state of the engine. Lock order: slots by key, then the store's put lock; everything else is a leaf.
+#[derive(Debug)]
+pub(crate) struct Pop {
+    /// Leases and positions.
+    pub(super) table: Table,
+    /// When leases run out.
+    pub(super) schedule: Schedule,
+    /// Requests that wait for messages.
+    pub(super) waiters: Waiters<Waiting>,
+    /// Wakes the deadline task when an earlier deadline came in.
+    pub(super) deadline_moved: Notify,
+    /// Parsed group configurations.
+    pub(super) rules: RuleCache,
+    /// Which groups lease members use.
+    pub(super) activity: Activity,
+    /// Start-up epoch: part of every lease id.
+    pub(super) epoch: u16,
+    /// Where sweeps start: moves on with each.
+    pub(super) rotation: AtomicUsize,
+    /// Counts facts; tells the snapshot whether there is anything new.
+    pub(super) facts: AtomicU64,
+    /// Messages put back.
+    pub(super) returned: AtomicU64,
+    /// Messages that became dead letters.
+    pub(super) dead: AtomicU64,
+    /// Messages dropped: out of attempts without dead letters, or no longer stored.
+    pub(super) dropped: AtomicU64,
+    /// How many messages lie in dead letter topics without being dealt with is not known here; this counts failures to
+    /// put back.
+    pub(super) stuck: AtomicI64,
+    log_topic: String,
+    broker_name: String,
+    file: ConfigFile,
+    time: SteadyTime,
+    /// The log's end at start-up: until it is dispatched, queues may look shorter than they are.
+    log_end_at_start: PhysicalOffset,
+}
+
+/// Epoch milliseconds that follow the monotonic clock from the start on: a wall clock that jumps neither ends leases nor
+/// prolongs them.
+#[derive(Debug)]
+struct SteadyTime {
+    start_wall_ms: i64,
+    start: Monotonic,
+}
+
+impl Pop {
+    /// Rebuilds the leases from the snapshot and the log. Reads the log from the snapshot on, all of it without one.
+    ///
+    /// # Errors
+    /// The snapshot of this start cannot be written: without it lease ids might repeat.
+    pub(crate) fn recover(store: &Store, clock: &dyn Clock, file: ConfigFile, cluster: &str, broker_name: &str, waiters_max: usize) -> Result<Self, BrokerError> {
+        let snapshot = file.read()?.and_then(|text| Snapshot::decode(&text));
+        let log_topic = names::revive_log(cluster);
+        let mut replay = Replay::new(snapshot.as_ref(), store.min_physical().get());
+        drop(snapshot);
+        for (position, bytes) in store.scan(PhysicalOffset::new(replay.from())) {
+            if let Ok(view) = RecordView::parse(&bytes) {
+                replay_record(&mut replay, position.get(), &view, &log_topic);
+            }
+        }
+        let (table, last_epoch) = replay.finish();
+        let latest_pop_ms = table.all().iter().filter_map(|slot| slot.lock().map(|locked| locked.state().last_pop_time_ms)).max();
+        let wall_ms = i64::try_from(clock.now_ms()).unwrap_or(i64::MAX);
+        let pop = Pop {
+            table,
+            schedule: Schedule::default(),
+            waiters: Waiters::new(waiters_max),
+            deadline_moved: Notify::new(),
+            rules: RuleCache::default(),
+            activity: Activity::default(),
+            epoch: last_epoch.wrapping_add(1),
+            rotation: AtomicUsize::new(0),
+            facts: AtomicU64::new(0),
+            returned: AtomicU64::new(0),
+            dead: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            stuck: AtomicI64::new(0),
+            log_topic,
+            broker_name: broker_name.to_owned(),
+            file,
+            time: SteadyTime { start_wall_ms: wall_ms.max(latest_pop_ms.unwrap_or(i64::MIN)), start: clock.monotonic() },
+            log_end_at_start: store.written(),
+        };
+        pop.save(store)?;
+        for slot in pop.table.all() {
+            if let Some(due_ms) = slot.lock().and_then(|mut locked| locked.to_schedule()) {
+                pop.schedule.enter(due_ms, slot);
+            }
+        }
+        Ok(pop)
+    }
+
+    /// Now, epoch ms, on the steady time of leases.
+    pub(crate) fn now_ms(&self, clock: &dyn Clock) -> i64 {
+        let passed = clock.monotonic().since(self.time.start).as_millis();
+        self.time.start_wall_ms.saturating_add(i64::try_from(passed).unwrap_or(i64::MAX))
+    }
+
+    /// The topic of lease facts.
+    pub(crate) fn log_topic(&self) -> &str {
+        &self.log_topic
+    }
+
+    /// The broker's name, as receipts carry it.
+    pub(super) fn broker_name(&self) -> &str {
+        &self.broker_name
+    }
+
+    /// Writes the snapshot. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn save(&self, store: &Store) -> Result<(), BrokerError> {
+        let mut failed = None;
+        self.file.write(|| {
+            let snapshot = self.table.snapshot(self.epoch, store.written().get());
+            snapshot.encode().unwrap_or_else(|error| {
+                failed = Some(error.to_string());
+                Vec::new()
+            })
+        })?;
+        failed.map_or(Ok(()), |error| Err(BrokerError::Persist(error)))
+    }
+
+    /// Whether the consume queues hold everything that was in the log at start-up.
+    pub(super) fn is_caught_up(&self, store: &Store) -> bool {
+        store.dispatched() >= self.log_end_at_start
+    }
+
+    /// A state for a queue that the group has not touched yet.
+    pub(super) fn horizon(&self, store: &Store, now_ms: i64) -> (Horizon, u64) {
+        let end = store.written().get();
+        (Horizon { id: LeaseId::new(self.epoch, end), pop_time_ms: now_ms }, end)
+    }
+
+    /// Enters a deadline that a change brought closer.
+    pub(super) fn schedule_if(&self, due_ms: Option<i64>, slot: &Arc<Slot>) {
+        if let Some(due_ms) = due_ms {
+            self.schedule.enter(due_ms, slot.clone());
+        }
+    }
+
+    /// Applies a fact that is in the log at `position`, and enters the deadline it brings.
+    pub(super) fn apply(&self, locked: &mut Locked<'_>, slot: &Arc<Slot>, position: PhysicalOffset, event: &super::apply::Event) {
+        let due_ms = locked.apply(position.get(), event);
+        self.facts.fetch_add(1, Ordering::Relaxed);
+        self.schedule_if(due_ms, slot);
+    }
+
+    /// Appends one fact about (`group`, `topic`, `queue_id`) to the log. The caller holds the lock of that queue.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(super) fn append_fact(&self, broker: &Broker, draft: &Draft, queue_id: i32, at_ms: i64) -> Result<PhysicalOffset, BrokerError> {
+        let properties: Properties = [(property::TAGS, draft.tag), (property::UNIQ_KEY, draft.key.as_str())].into_iter().collect();
+        let text = properties.encode();
+        let fields = fact_fields(&self.log_topic, queue_id, &draft.body, text.as_bytes(), broker.store_host, at_ms);
+        Ok(broker.append(&MessageDraft::from(fields))?.physical_offset)
+    }
+}
+
+fn fact_fields<'a>(topic: &'a str, queue_id: i32, body: &'a [u8], properties: &'a [u8], host: SocketAddr, at_ms: i64) -> RecordFields<'a> {
+    RecordFields {
+        topic,
+        queue_id,
+        flag: 0,
+        sys_flag: 0,
+        born_ts_ms: at_ms,
+        born_host: host,
+        store_host: host,
+        reconsume_times: 0,
+        prepared_offset: 0,
+        body,
+        properties,
+    }
+}
+
+/// Feeds one stored record to the replay, if it says anything about leases.
+fn replay_record(replay: &mut Replay, position: u64, view: &RecordView<'_>, log_topic: &str) {
+    if view.topic == log_topic {
+        if let Some(fact) = view.tags().and_then(|tag| record::decode(tag, view.body, position)) {
+            replay.record(position, &fact);
+        }
+    } else if let Some((group, end, event)) = put_back::end_of(view) {
+        replay.returned(position, group, end.topic, end.queue_id, event);
+    }
+}

@@ -1,0 +1,177 @@
+//! Starts and stops the engine's workers, and what the rest of the broker asks of it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use wire::body::gantry::QueueLag;
+
+use crate::broker::Broker;
+use crate::error::BrokerError;
+
+use super::answer;
+use super::lease::Hold;
+use super::names::Kind;
+use super::position::{self, mirror};
+use super::record;
+use super::revive;
+use super::sweep::Swept;
+use super::table::is_forgotten_with;
+use super::waiting;
+
+/// How often a changed state is written.
+const SAVE_EVERY: Duration = Duration::from_secs(3);
+
+/// Threads and tasks of the engine.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    revive: std::thread::JoinHandle<()>,
+}
+
+/// Starts the workers; call once the broker's runtime and store are up.
+///
+/// # Errors
+/// No thread can be made.
+pub(crate) fn start(broker: &Arc<Broker>) -> Result<Workers, std::io::Error> {
+    adopt_offsets(broker);
+    let owner = broker.clone();
+    let revive = std::thread::Builder::new().name("pop-revive".to_owned()).spawn(move || revive::run(&owner))?;
+    broker.spawn(waiting::run_deadlines(broker.clone()));
+    broker.spawn(save_often(broker.clone()));
+    Ok(Workers { revive })
+}
+
+/// Stops the workers and writes the state. Blocks; call before the store closes, when no request is at work any more.
+pub(crate) fn stop(broker: &Arc<Broker>, workers: Workers) {
+    broker.pop.schedule.stop();
+    if workers.revive.join().is_err() {
+        tracing::error!("the thread pop-revive panicked");
+    }
+    if let Err(error) = broker.pop.save(&broker.store) {
+        tracing::error!(%error, "leases are not saved, the log is read again at the next start");
+    }
+}
+
+/// After a start the log knows progress better than the offset table, which is written every few seconds; unless a
+/// native consumer owned the group.
+fn adopt_offsets(broker: &Broker) {
+    for slot in broker.pop.table.all() {
+        if let Some(mut locked) = slot.lock()
+            && !locked.state().detached
+        {
+            mirror(broker, &slot, &mut locked);
+        }
+    }
+}
+
+async fn save_often(broker: Arc<Broker>) {
+    let mut saved = 0;
+    loop {
+        tokio::select! {
+            () = broker.stopping.cancelled() => return,
+            () = tokio::time::sleep(SAVE_EVERY) => {}
+        }
+        let owner = broker.clone();
+        let work = tokio::task::spawn_blocking(move || {
+            let detached = note_detached(&owner);
+            let facts = owner.pop.facts.load(Ordering::Relaxed);
+            if facts != saved || detached {
+                if let Err(error) = owner.pop.save(&owner.store) {
+                    tracing::error!(%error, "cannot save leases");
+                    return saved;
+                }
+            }
+            facts
+        });
+        saved = work.await.unwrap_or(saved);
+    }
+}
+
+/// Marks queues whose offset others moved since; whether one is newly marked.
+fn note_detached(broker: &Broker) -> bool {
+    let mut changed = false;
+    for slot in broker.pop.table.all() {
+        if let Some(mut locked) = slot.lock() {
+            let key = &slot.key;
+            let committed = broker.offsets.get(&key.group, &key.topic, key.queue_id).and_then(|offset| u64::try_from(offset).ok());
+            let state = locked.state();
+            if !state.detached && committed.is_some() && committed != state.mirrored {
+                locked.set_detached();
+                changed = true;
+            }
+        }
+    }
+    changed
+}
+
+/// Forgets a deleted group, a deleted topic, or a group on a topic, and saves at once. Call after the configuration is
+/// gone, so that nothing new comes. Blocks.
+///
+/// # Errors
+/// The log or the file cannot be written.
+pub(crate) fn forget(broker: &Arc<Broker>, group: Option<&str>, topic: Option<&str>) -> Result<(), BrokerError> {
+    let pop = &broker.pop;
+    for waiting in pop.waiters.take_all(|key| group.is_none_or(|group| *key.group == *group) && topic.is_none_or(|topic| *key.topic == *topic)) {
+        answer::empty(broker, waiting, &Swept::default());
+    }
+    if pop.table.forget(u64::MAX, |key| is_forgotten_with(key, group, topic)) == 0 {
+        return Ok(());
+    }
+    let at_ms = pop.now_ms(broker.clock.as_ref());
+    let draft = record::forget_draft(group, topic, at_ms).map_err(|_| BrokerError::Internal("forget record"))?;
+    pop.append_fact(broker, &draft, 0, at_ms)?;
+    if let (Some(group), None) = (group, topic) {
+        pop.activity.forget(group);
+    }
+    pop.save(&broker.store)
+}
+
+/// A group's configuration changed: what waits under the old one looks again.
+pub(crate) fn group_changed(broker: &Arc<Broker>, group: &str) {
+    waiting::wake_group(broker, group);
+}
+
+/// Labels of the lease members of a group that are alive.
+pub(crate) fn lease_members(broker: &Broker, group: &str) -> Vec<String> {
+    broker.pop.activity.alive(group, broker.clock.monotonic())
+}
+
+/// How far a group is in the queues of `topic` and of its retries.
+pub(crate) fn lag(broker: &Broker, group: &str, topic: &str) -> Vec<QueueLag> {
+    let now_ms = broker.pop.now_ms(broker.clock.as_ref());
+    let mut queues = Vec::new();
+    for (kind, name, count) in position::sources(broker, group, topic) {
+        for queue_id in 0..count {
+            let range = broker.store.queue(&name, queue_id);
+            let committed = broker.offsets.get(group, &name, queue_id).and_then(|offset| u64::try_from(offset).ok());
+            let start = committed.unwrap_or(range.min.get());
+            let mut entry = QueueLag {
+                topic: name.clone(),
+                queue_id,
+                retry: kind != Kind::Normal,
+                min_offset: range.min.to_wire(),
+                ack_floor: signed(start),
+                next_deliver: signed(start),
+                max_offset: range.max.to_wire(),
+                ..QueueLag::default()
+            };
+            if let Some(slot) = broker.pop.table.get(group, &name, queue_id)
+                && let Some(locked) = slot.lock()
+            {
+                let state = locked.state();
+                let held = state.in_flight().filter(|(_, lease)| lease.hold == Hold::Held && lease.visible_at_ms > now_ms).count();
+                let next = if state.mirrored == committed { state.next } else { start };
+                entry.ack_floor = signed(state.ack_floor().min(next));
+                entry.next_deliver = signed(next);
+                entry.in_flight = u64::try_from(held).unwrap_or(u64::MAX);
+                entry.waiting = u64::try_from(state.in_flight_len() - held).unwrap_or(u64::MAX);
+            }
+            queues.push(entry);
+        }
+    }
+    queues
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,233 @@
+//! One pass over the queues of a topic and its retries: leases what is there, or says whether anything is.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use crate::broker::Broker;
+use crate::error::BrokerError;
+use crate::filter::Filter;
+
+use super::lease::LeaseId;
+use super::names::{Kind, revive_queue};
+use super::position::{self, Start, mirror, reconcile};
+use super::record::CheckPoint;
+use super::rules::Rules;
+use super::scan::{self, BUDGET, Found, Want};
+use super::table::{Locked, Slot};
+
+/// One in this many sweeps looks at retries first, the others at the topic first.
+const RETRY_FIRST: usize = 5;
+
+/// What a consumer asks for.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    /// Consumer group.
+    pub(crate) group: Arc<str>,
+    /// The topic, never a retry topic.
+    pub(crate) topic: Arc<str>,
+    /// Queue of the topic; -1 for all.
+    pub(crate) queue_id: i32,
+    /// Most messages.
+    pub(crate) messages: usize,
+    /// Most bytes of records.
+    pub(crate) bytes: usize,
+    /// Lease time, ms.
+    pub(crate) invisible_ms: u64,
+    /// Wanted messages.
+    pub(crate) filter: Arc<Filter>,
+    /// Where a group without progress starts.
+    pub(crate) start: Start,
+    /// The group's rules.
+    pub(crate) rules: Arc<Rules>,
+}
+
+/// A leased message.
+#[derive(Debug)]
+pub(crate) struct Leased {
+    /// From the topic or from its retries.
+    pub(crate) kind: Kind,
+    /// Queue it was popped from.
+    pub(crate) queue_id: i32,
+    /// Its place there.
+    pub(crate) offset: u64,
+    /// The lease.
+    pub(crate) id: LeaseId,
+    /// 1 for the first delivery.
+    pub(crate) attempt: u32,
+    /// The stored record.
+    pub(crate) record: Bytes,
+}
+
+/// What a sweep did.
+#[derive(Debug, Default)]
+pub(crate) struct Swept {
+    /// In answer order: queues one after the other.
+    pub(crate) leased: Vec<Leased>,
+    /// Pop time of all of them, epoch ms.
+    pub(crate) pop_time_ms: i64,
+    /// Messages left in the queues it looked at; an upper bound under a filter.
+    pub(crate) rest: u64,
+    /// It ran out of budget: sweep again at once.
+    pub(crate) again: bool,
+}
+
+/// Whether the group may get messages now.
+///
+/// # Errors
+/// [`BrokerError::TooManyInFlight`].
+pub(crate) fn room(broker: &Broker, ask: &Ask) -> Result<usize, BrokerError> {
+    let max = ask.rules.policy.max_in_flight;
+    let room = u64::from(max).saturating_sub(broker.pop.table.held(&ask.group));
+    if room == 0 {
+        return Err(BrokerError::TooManyInFlight { group: ask.group.to_string(), max });
+    }
+    Ok(usize::try_from(room).unwrap_or(usize::MAX))
+}
+
+/// Leases up to what is asked for.
+///
+/// # Errors
+/// The group is at its limit, the state table is full, or the store's.
+pub(crate) fn lease(broker: &Broker, ask: &Ask) -> Result<Swept, BrokerError> {
+    let mut swept = Swept { pop_time_ms: broker.pop.now_ms(broker.clock.as_ref()), ..Swept::default() };
+    let messages = ask.messages.min(room(broker, ask)?);
+    let mut bytes = ask.bytes;
+    let mut budget = BUDGET.max(messages);
+    let visited = visit(broker, ask, |kind, slot, locked| {
+        let want = Want { messages: messages - swept.leased.len(), bytes };
+        if want.messages > 0 && bytes > 0 && budget > 0 {
+            let found = look(broker, ask, kind, slot, locked, want, &mut budget)?;
+            swept.again |= found.exhausted;
+            bytes = bytes.saturating_sub(found.bytes);
+            give_out(broker, ask, kind, slot, locked, found, &mut swept)?;
+        }
+        let max = broker.store.queue(&slot.key.topic, slot.key.queue_id).max.get();
+        swept.rest += max.saturating_sub(locked.state().next);
+        Ok(false)
+    });
+    // What is leased is given out, whatever happened to the other queues.
+    if let Err(error) = visited
+        && swept.leased.is_empty()
+    {
+        return Err(error);
+    }
+    swept.again |= budget == 0 && swept.rest > 0;
+    Ok(swept)
+}
+
+/// Whether there is something to lease; passes over what the group does not want on the way.
+///
+/// # Errors
+/// As [`lease`], but for the limit: at the limit there is nothing.
+pub(crate) fn is_there(broker: &Broker, ask: &Ask) -> Result<Presence, BrokerError> {
+    if ask.rules.policy.paused || room(broker, ask).is_err() {
+        return Ok(Presence::No);
+    }
+    let mut budget = BUDGET;
+    let mut presence = Presence::No;
+    visit(broker, ask, |kind, slot, locked| {
+        if budget == 0 {
+            presence = Presence::LookAgain;
+            return Ok(true);
+        }
+        let found = look(broker, ask, kind, slot, locked, Want { messages: 1, bytes: 1 }, &mut budget)?;
+        let first = found.matches.first().map(|first| first.offset);
+        locked.skip_to(first.unwrap_or(found.next));
+        mirror(broker, slot, locked);
+        if first.is_some() {
+            presence = Presence::Yes;
+        } else if found.exhausted {
+            presence = Presence::LookAgain;
+        }
+        Ok(first.is_some())
+    })?;
+    Ok(presence)
+}
+
+/// Answer of [`is_there`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// A pop would get something.
+    Yes,
+    /// Nothing.
+    No,
+    /// Nothing so far; the budget ran out.
+    LookAgain,
+}
+
+/// Calls `each` for the queues in an order that moves on with every call, until it says stop.
+fn visit(
+    broker: &Broker,
+    ask: &Ask,
+    mut each: impl FnMut(Kind, &Arc<Slot>, &mut Locked<'_>) -> Result<bool, BrokerError>,
+) -> Result<(), BrokerError> {
+    let turn = broker.pop.rotation.fetch_add(1, Ordering::Relaxed);
+    let mut sources = position::sources(broker, &ask.group, &ask.topic);
+    if turn.is_multiple_of(RETRY_FIRST) && !sources.is_empty() {
+        sources.rotate_left(1);
+    }
+    for (kind, topic, queues) in sources {
+        let queues = usize::try_from(queues).unwrap_or(0);
+        for index in 0..queues {
+            let queue_id = i32::try_from((turn + index) % queues).unwrap_or(0);
+            if kind == Kind::Normal && ask.queue_id >= 0 && ask.queue_id != queue_id {
+                continue;
+            }
+            if broker.store.queue(&topic, queue_id).max.get() == 0 {
+                continue;
+            }
+            let start = if kind == Kind::Normal { ask.start } else { Start::Earliest };
+            let slot = position::open_slot(broker, &ask.group, &topic, queue_id, start)?;
+            let Some(mut locked) = slot.lock() else { continue };
+            if each(kind, &slot, &mut locked)? {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn look(broker: &Broker, ask: &Ask, kind: Kind, slot: &Arc<Slot>, locked: &mut Locked<'_>, want: Want, budget: &mut usize) -> Result<Found, BrokerError> {
+    reconcile(broker, slot, locked)?;
+    let from = locked.state().next;
+    scan::scan(broker, &slot.key.topic, slot.key.queue_id, from, kind != Kind::Normal, &ask.filter, want, budget)
+}
+
+/// Writes the check point of what was found, applies it, and adds it to the answer.
+fn give_out(broker: &Broker, ask: &Ask, kind: Kind, slot: &Arc<Slot>, locked: &mut Locked<'_>, found: Found, swept: &mut Swept) -> Result<(), BrokerError> {
+    if found.matches.is_empty() {
+        locked.skip_to(found.next);
+        mirror(broker, slot, locked);
+        return Ok(());
+    }
+    let pop = &broker.pop;
+    let key = &slot.key;
+    let messages: Vec<(u64, u32)> = found.matches.iter().map(|found| (found.offset, found.attempt)).collect();
+    let point = CheckPoint {
+        group: &key.group,
+        topic: &key.topic,
+        queue_id: key.queue_id,
+        epoch: pop.epoch,
+        pop_time_ms: swept.pop_time_ms,
+        invisible_ms: ask.invisible_ms,
+        next: found.next,
+        messages: &messages,
+    };
+    let draft = point.draft(pop.broker_name()).map_err(|_| BrokerError::Internal("check point record"))?;
+    let queue = revive_queue(&key.group, &key.topic, key.queue_id);
+    let position = pop.append_fact(broker, &draft, queue, point.pop_time_ms)?;
+    pop.apply(locked, slot, position, &point.event(position.get()));
+    mirror(broker, slot, locked);
+    let id = LeaseId::new(pop.epoch, position.get());
+    swept.leased.extend(found.matches.into_iter().map(|found| Leased {
+        kind,
+        queue_id: key.queue_id,
+        offset: found.offset,
+        id,
+        attempt: found.attempt,
+        record: found.record,
+    }));
+    Ok(())
+}

@@ -1,0 +1,253 @@
+//! Parked pops and notifications: what they are, and what happens when they are woken or run out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clock::Monotonic;
+use remoting::Responder;
+
+use crate::broker::Broker;
+use crate::error::BrokerError;
+
+use super::answer;
+use super::names;
+use super::sweep::{self, Ask, Presence, Swept};
+use super::wait::{WaitKey, Wants};
+
+/// After this long without a pop, a notification's message is announced to the next request that waits.
+const UNUSED: Duration = Duration::from_millis(100);
+/// Longest that a sparse filter is followed for one request that does not wait.
+const FOLLOW: Duration = Duration::from_millis(100);
+
+/// Which request it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// POP_MESSAGE of a RocketMQ client.
+    Native,
+    /// POP_MESSAGE of the gateway.
+    Gantry,
+    /// NOTIFICATION.
+    Notify,
+}
+
+/// A request that waits, or is at work.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    /// Its wishes.
+    pub(crate) ask: Ask,
+    /// Its kind.
+    pub(crate) form: Form,
+    /// When it is answered in any case.
+    pub(crate) deadline: Monotonic,
+    /// Who asked.
+    pub(crate) to: Responder,
+}
+
+impl Wants for Waiting {
+    fn wants(&self, queue_id: i32, tags_code: i64) -> bool {
+        (self.ask.queue_id < 0 || self.ask.queue_id == queue_id) && self.ask.filter.may_match(tags_code)
+    }
+}
+
+impl Waiting {
+    fn key(&self) -> WaitKey {
+        WaitKey { topic: self.ask.topic.clone(), group: self.ask.group.clone() }
+    }
+}
+
+/// How one try to answer ended.
+enum Try {
+    /// It is answered, or its client is gone.
+    Done,
+    /// There is nothing.
+    Nothing(Waiting, Swept),
+    /// It ran out of budget.
+    Again(Waiting),
+}
+
+/// Answers a request now, or parks it until its deadline. On the connection's task; what takes longer is spawned.
+pub(crate) fn begin(broker: &Arc<Broker>, waiting: Waiting) {
+    match attempt(broker, waiting) {
+        Try::Done => {}
+        Try::Nothing(waiting, swept) => park(broker, waiting, &swept, false),
+        Try::Again(waiting) => follow(broker, waiting),
+    }
+}
+
+/// Tries a request that was woken. Parked again at the front of its line when there is nothing for it.
+fn resume(broker: &Arc<Broker>, waiting: Waiting) {
+    if waiting.to.conn().is_closed() {
+        // Its message is for the next in line.
+        let key = waiting.key();
+        drop(waiting);
+        wake_one(broker, &key.group, &key.topic);
+        return;
+    }
+    match attempt(broker, waiting) {
+        Try::Done => {}
+        Try::Nothing(waiting, swept) => park(broker, waiting, &swept, true),
+        Try::Again(waiting) => follow(broker, waiting),
+    }
+}
+
+/// Goes on with a request whose filter matches little, making way for others between the rounds.
+fn follow(broker: &Arc<Broker>, mut waiting: Waiting) {
+    let owner = broker.clone();
+    broker.spawn(async move {
+        let give_up = waiting.deadline.max(owner.clock.monotonic() + FOLLOW);
+        loop {
+            tokio::task::yield_now().await;
+            if waiting.to.conn().is_closed() {
+                return;
+            }
+            match attempt(&owner, waiting) {
+                Try::Done => return,
+                Try::Nothing(waiting, swept) => return park(&owner, waiting, &swept, true),
+                Try::Again(unfinished) if owner.clock.monotonic() >= give_up || owner.stopping.is_cancelled() => {
+                    return answer::empty(&owner, unfinished, &Swept::default());
+                }
+                Try::Again(unfinished) => waiting = unfinished,
+            }
+        }
+    });
+}
+
+fn attempt(broker: &Arc<Broker>, waiting: Waiting) -> Try {
+    match waiting.form {
+        Form::Notify => match sweep::is_there(broker, &waiting.ask) {
+            Ok(Presence::Yes) => {
+                let key = waiting.key();
+                answer::notified(waiting, true, false);
+                if broker.pop.waiters.len_of(&key.group, &key.topic) > 0 {
+                    announce_again(broker, key);
+                }
+                Try::Done
+            }
+            Ok(Presence::No) => Try::Nothing(waiting, Swept::default()),
+            Ok(Presence::LookAgain) => Try::Again(waiting),
+            Err(error) => {
+                waiting.to.send(error.to_response());
+                Try::Done
+            }
+        },
+        Form::Native | Form::Gantry => {
+            if waiting.ask.rules.policy.paused {
+                return Try::Nothing(waiting, Swept::default());
+            }
+            match sweep::lease(broker, &waiting.ask) {
+                Ok(swept) if !swept.leased.is_empty() => {
+                    answer::found(broker, waiting, swept);
+                    Try::Done
+                }
+                Ok(swept) if swept.again => Try::Again(waiting),
+                Ok(swept) => Try::Nothing(waiting, swept),
+                // RocketMQ's protocol has no word for it: a native pop waits for room as for a message.
+                Err(BrokerError::TooManyInFlight { .. }) if waiting.form == Form::Native => {
+                    Try::Nothing(waiting, Swept::default())
+                }
+                Err(error) => {
+                    answer::refused(waiting, &error);
+                    Try::Done
+                }
+            }
+        }
+    }
+}
+
+/// Parks a request, and looks once more: a message that came between the look and the parking woke nobody.
+fn park(broker: &Arc<Broker>, waiting: Waiting, swept: &Swept, front: bool) {
+    let now = broker.clock.monotonic();
+    if waiting.deadline <= now || broker.stopping.is_cancelled() {
+        return answer::empty(broker, waiting, swept);
+    }
+    let key = waiting.key();
+    let ask = waiting.ask.clone();
+    let parked = match broker.pop.waiters.park(&key, waiting.deadline, front, waiting) {
+        Ok(parked) => parked,
+        Err(waiting) => return answer::polling_full(broker, waiting),
+    };
+    if parked.earliest {
+        broker.pop.deadline_moved.notify_one();
+    }
+    if !matches!(sweep::is_there(broker, &ask), Ok(Presence::No))
+        && let Some(waiting) = broker.pop.waiters.take(&key, parked.id)
+    {
+        spawn_resume(broker, vec![waiting]);
+    }
+}
+
+/// Called on the store's dispatch thread for each new queue entry: must return at once.
+pub(crate) fn arrived(broker: &Arc<Broker>, topic: &str, queue_id: i32, tags_code: i64) {
+    if broker.pop.waiters.is_empty() {
+        return;
+    }
+    match names::parse_retry_v2(topic) {
+        Some((group, topic)) => wake_one(broker, group, topic),
+        None => spawn_resume(broker, broker.pop.waiters.arrived(topic, queue_id, tags_code)),
+    }
+}
+
+/// Wakes the first request of a line.
+pub(crate) fn wake_one(broker: &Arc<Broker>, group: &str, topic: &str) {
+    spawn_resume(broker, broker.pop.waiters.take_first(group, topic).into_iter().collect());
+}
+
+/// Lets every waiting request of a group look again: it was resumed, its rules changed, or it has room again.
+pub(crate) fn wake_group(broker: &Arc<Broker>, group: &str) {
+    let woken = broker.pop.waiters.take_all(|key| *key.group == *group);
+    let config = broker.groups.get(group);
+    let rules = config.map(|config| broker.pop.rules.of(&config));
+    let renewed = woken.into_iter().map(|mut waiting| {
+        if let Some(rules) = &rules {
+            waiting.ask.rules = rules.clone();
+            if let (Form::Gantry | Form::Notify, Some(filter)) = (waiting.form, rules.subscriptions.get(&*waiting.ask.topic)) {
+                waiting.ask.filter = filter.clone();
+            }
+        }
+        waiting
+    });
+    spawn_resume(broker, renewed.collect());
+}
+
+fn spawn_resume(broker: &Arc<Broker>, woken: Vec<Waiting>) {
+    if woken.is_empty() {
+        return;
+    }
+    let owner = broker.clone();
+    broker.spawn(async move {
+        for waiting in woken {
+            resume(&owner, waiting);
+        }
+    });
+}
+
+/// A notification that was answered may have gone to a client that never pops: the next in line hears of it soon.
+fn announce_again(broker: &Arc<Broker>, key: WaitKey) {
+    let owner = broker.clone();
+    broker.spawn(async move {
+        tokio::select! {
+            () = owner.stopping.cancelled() => {}
+            () = tokio::time::sleep(UNUSED) => wake_one(&owner, &key.group, &key.topic),
+        }
+    });
+}
+
+/// Answers requests at their deadline, exactly then. Ends when the broker stops, and answers what waits then.
+pub(crate) async fn run_deadlines(broker: Arc<Broker>) {
+    loop {
+        let now = broker.clock.monotonic();
+        for waiting in broker.pop.waiters.expire(now) {
+            answer::empty(&broker, waiting, &Swept::default());
+        }
+        let until = broker.pop.waiters.next_deadline().unwrap_or(Monotonic::MAX);
+        let sleep = now.until(until).min(Duration::from_secs(3_600));
+        tokio::select! {
+            () = broker.stopping.cancelled() => break,
+            () = broker.pop.deadline_moved.notified() => {}
+            () = tokio::time::sleep(sleep) => {}
+        }
+    }
+    for waiting in broker.pop.waiters.take_all(|_| true) {
+        answer::empty(&broker, waiting, &Swept::default());
+    }
+}

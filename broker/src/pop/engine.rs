@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use clock::{Clock, Monotonic};
@@ -27,6 +29,9 @@ use super::table::{Locked, Slot, Table};
 use super::tombs::Horizon;
 use super::wait::Waiters;
 use super::waiting::Waiting;
+
+/// Longest wait for the disk before a snapshot is given up.
+const FLUSH_WAIT: Duration = Duration::from_secs(30);
 
 /// The state of the engine. Lock order: slots by key, then the store's put lock; everything else is a leaf.
 #[derive(Debug)]
@@ -142,15 +147,12 @@ impl Pop {
     /// # Errors
     /// The file cannot be written.
     pub(crate) fn save(&self, store: &Store) -> Result<(), BrokerError> {
-        let mut failed = None;
-        self.file.write(|| {
-            let snapshot = self.table.snapshot(self.epoch, store.written().get());
-            snapshot.encode().unwrap_or_else(|error| {
-                failed = Some(error.to_string());
-                Vec::new()
-            })
-        })?;
-        failed.map_or(Ok(()), |error| Err(BrokerError::Persist(error)))
+        let snapshot = self.table.snapshot(self.epoch, store.written().get());
+        let text = snapshot.encode().map_err(|error| BrokerError::Persist(error.to_string()))?;
+        drop(snapshot);
+        // A snapshot must not be ahead of the log: after a power cut it would know put-backs that are lost.
+        wait_flushed(store, store.written())?;
+        self.file.write(|| text)
     }
 
     /// Whether the consume queues hold everything that was in the log at start-up.
@@ -187,6 +189,21 @@ impl Pop {
         let text = properties.encode();
         let fields = fact_fields(&self.log_topic, queue_id, &draft.body, text.as_bytes(), broker.store_host, at_ms);
         Ok(broker.append(&MessageDraft::from(fields))?.physical_offset)
+    }
+}
+
+/// Blocks until everything below `end` is on the disk.
+fn wait_flushed(store: &Store, end: PhysicalOffset) -> Result<(), BrokerError> {
+    let (done, flushed) = mpsc::sync_channel(1);
+    store.when_flushed(
+        end,
+        Box::new(move |result| {
+            done.send(result).ok();
+        }),
+    );
+    match flushed.recv_timeout(FLUSH_WAIT) {
+        Ok(result) => Ok(result?),
+        Err(_) => Err(BrokerError::Busy("the disk is slow")),
     }
 }
 

@@ -87,8 +87,11 @@ fn parse_pop(broker: &Arc<Broker>, cmd: &Command) -> Result<(Ask, Form, u64), Br
         Ok(ms) => ms.min(LEASE_MAX_MS),
         Err(_) => return Err(BrokerError::Invalid("invisibleTime must not be negative".to_owned())),
     };
-    let member = request.member.as_deref().unwrap_or("lease");
-    broker.pop.activity.seen(&config.group_name, core_names::shorten(member).as_str(), broker.clock.monotonic());
+    if gantry {
+        // A RocketMQ client that pops says in its heartbeats that it is there.
+        let member = core_names::shorten(request.member.as_deref().unwrap_or("gateway"));
+        broker.pop.activity.seen(&config.group_name, &member, broker.clock.monotonic());
+    }
     let bytes = request.max_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(BYTES_DEFAULT);
     let ask = Ask {
         group: request.consumer_group.into(),
@@ -115,7 +118,9 @@ fn parse_notification(broker: &Arc<Broker>, cmd: &Command) -> Result<(Ask, u64),
     } else {
         Arc::new(Filter::All)
     };
-    broker.pop.activity.seen(&request.consumer_group, "notification", broker.clock.monotonic());
+    if gantry {
+        broker.pop.activity.seen(&request.consumer_group, "waiting", broker.clock.monotonic());
+    }
     let deadline_ms = wait_ms(broker, request.born_time_ms, request.poll_ms, true).unwrap_or(0);
     let ask = Ask {
         group: request.consumer_group.into(),

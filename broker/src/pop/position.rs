@@ -47,16 +47,15 @@ impl Start {
     }
 }
 
-/// The slot of a queue, made at the group's committed offset or at `start`.
+/// The slot of a queue, made at `now_ms` at the group's committed offset or at `start`.
 ///
 /// # Errors
 /// The table is full, or a start that has to be written down could not be.
-pub(super) fn open_slot(broker: &Broker, group: &str, topic: &str, queue_id: i32, start: Start) -> Result<Arc<Slot>, BrokerError> {
+pub(super) fn open_slot(broker: &Broker, group: &str, topic: &str, queue_id: i32, start: Start, now_ms: i64) -> Result<Arc<Slot>, BrokerError> {
     let pop = &broker.pop;
     if let Some(slot) = pop.table.get(group, topic, queue_id) {
         return Ok(slot);
     }
-    let now_ms = pop.now_ms(broker.clock.as_ref());
     let committed = broker.offsets.get(group, topic, queue_id).and_then(|offset| u64::try_from(offset).ok());
     let next = committed.unwrap_or_else(|| start.offset(broker, topic, queue_id));
     let must_log = committed.is_none() && start != Start::Earliest;
@@ -135,12 +134,13 @@ pub(super) fn mirror(broker: &Broker, slot: &Slot, locked: &mut Locked<'_>) {
 /// No such topic, the store's, or not durable in time.
 pub(crate) fn start_at(broker: &Arc<Broker>, group: &str, topic: &str, start: Start) -> Result<(), BrokerError> {
     let config = broker.topics.get(topic).ok_or_else(|| BrokerError::NoTopic(topic.to_owned()))?;
+    let now_ms = broker.pop.now_ms(broker.clock.as_ref());
     let mut end = None;
     for queue_id in 0..config.read_queue_nums.max(config.write_queue_nums) {
         if broker.pop.table.get(group, topic, queue_id).is_some() || broker.offsets.get(group, topic, queue_id).is_some() {
             continue;
         }
-        let slot = open_slot(broker, group, topic, queue_id, Start::Earliest)?;
+        let slot = open_slot(broker, group, topic, queue_id, Start::Earliest, now_ms)?;
         if let Some(mut locked) = slot.lock() {
             let next = start.offset(broker, topic, queue_id);
             end = Some(move_to(broker, &slot, &mut locked, next, false)?);
@@ -154,8 +154,13 @@ pub(crate) fn start_at(broker: &Arc<Broker>, group: &str, topic: &str, start: St
 ///
 /// # Errors
 /// The store's, or not durable in time.
-pub(crate) fn set_position(broker: &Arc<Broker>, group: &str, topic: &str, queue_id: i32, next: u64) -> Result<(), BrokerError> {
-    let slot = open_slot(broker, group, topic, queue_id, Start::Earliest)?;
+pub(crate) fn set_position(broker: &Arc<Broker>, group: &str, topic: &str, queue_id: i32, offset: i64) -> Result<(), BrokerError> {
+    let next = u64::try_from(offset).map_err(|_| BrokerError::Invalid(format!("offset {offset} is negative")))?;
+    let Some(slot) = broker.pop.table.get(group, topic, queue_id) else {
+        // No lease member ever came: the offset table alone is the progress.
+        broker.offsets.commit(group, topic, queue_id, offset, broker.now_ms());
+        return broker.save_offsets();
+    };
     let Some(mut locked) = slot.lock() else { return Ok(()) };
     let end = move_to(broker, &slot, &mut locked, next, true)?;
     mirror(broker, &slot, &mut locked);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use store::QueueOffset;
 use wire::body::gantry::QueueLag;
 
 use crate::broker::Broker;
@@ -126,6 +127,13 @@ pub(crate) fn forget(broker: &Arc<Broker>, group: Option<&str>, topic: Option<&s
     pop.save(&broker.store)
 }
 
+/// Answers what waits for a group on a topic it has given up.
+pub(crate) fn release_waiting(broker: &Arc<Broker>, group: &str, topic: &str) {
+    for waiting in broker.pop.waiters.take_all(|key| *key.group == *group && *key.topic == *topic) {
+        answer::empty(broker, waiting, &Swept::default());
+    }
+}
+
 /// A group's configuration changed: what waits under the old one looks again.
 pub(crate) fn group_changed(broker: &Arc<Broker>, group: &str) {
     waiting::wake_group(broker, group);
@@ -170,6 +178,12 @@ pub(crate) fn lag(broker: &Broker, group: &str, topic: &str) -> Vec<QueueLag> {
         }
     }
     queues
+}
+
+/// Store time (epoch ms) of the oldest message that is next to be delivered in one of `queues`.
+pub(crate) fn oldest_ready(broker: &Broker, queues: &[QueueLag]) -> Option<i64> {
+    let ready = queues.iter().filter(|queue| queue.next_deliver < queue.max_offset);
+    ready.filter_map(|queue| broker.store.store_timestamp(&queue.topic, queue.queue_id, QueueOffset::from_wire(queue.next_deliver)?)).min()
 }
 
 fn signed(number: u64) -> i64 {

@@ -95,7 +95,8 @@ pub(crate) fn lease(broker: &Broker, ask: &Ask) -> Result<Swept, BrokerError> {
     let messages = ask.messages.min(room(broker, ask)?);
     let mut bytes = ask.bytes;
     let mut budget = BUDGET.max(messages);
-    let visited = visit(broker, ask, |kind, slot, locked| {
+    let now_ms = swept.pop_time_ms;
+    let visited = visit(broker, ask, now_ms, |kind, slot, locked| {
         let want = Want { messages: messages - swept.leased.len(), bytes };
         if want.messages > 0 && bytes > 0 && budget > 0 {
             let found = look(broker, ask, kind, slot, locked, want, &mut budget)?;
@@ -127,7 +128,7 @@ pub(crate) fn is_there(broker: &Broker, ask: &Ask) -> Result<Presence, BrokerErr
     }
     let mut budget = BUDGET;
     let mut presence = Presence::No;
-    visit(broker, ask, |kind, slot, locked| {
+    visit(broker, ask, broker.pop.now_ms(broker.clock.as_ref()), |kind, slot, locked| {
         if budget == 0 {
             presence = Presence::LookAgain;
             return Ok(true);
@@ -161,6 +162,7 @@ pub(crate) enum Presence {
 fn visit(
     broker: &Broker,
     ask: &Ask,
+    now_ms: i64,
     mut each: impl FnMut(Kind, &Arc<Slot>, &mut Locked<'_>) -> Result<bool, BrokerError>,
 ) -> Result<(), BrokerError> {
     let turn = broker.pop.rotation.fetch_add(1, Ordering::Relaxed);
@@ -179,7 +181,7 @@ fn visit(
                 continue;
             }
             let start = if kind == Kind::Normal { ask.start } else { Start::Earliest };
-            let slot = position::open_slot(broker, &ask.group, &topic, queue_id, start)?;
+            let slot = position::open_slot(broker, &ask.group, &topic, queue_id, start, now_ms)?;
             let Some(mut locked) = slot.lock() else { continue };
             if each(kind, &slot, &mut locked)? {
                 return Ok(());

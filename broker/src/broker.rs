@@ -27,6 +27,7 @@ use crate::metrics::Metrics;
 use crate::names;
 use crate::offsets::OffsetTable;
 use crate::persist::ConfigFile;
+use crate::pop::Pop;
 use crate::registration::Registration;
 use crate::settings::LiveSettings;
 use crate::topic::{PERM_READ_WRITE, TopicConfig, TopicTable};
@@ -74,6 +75,8 @@ pub(crate) struct Broker {
     pub(crate) consumers: Consumers,
     /// Queue locks of orderly consumers.
     pub(crate) locks: LockTable,
+    /// Leases.
+    pub(crate) pop: Pop,
     /// Parked pulls.
     pub(crate) holds: Holds<HeldPull>,
     /// Wakes the deadline task when an earlier deadline came in.

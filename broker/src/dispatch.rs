@@ -7,6 +7,7 @@ use wire::{Command, RequestCode};
 
 use crate::broker::Broker;
 use crate::error::BrokerError;
+use crate::pop;
 use crate::handlers::{
     assignment, broker_config, consume_stats, consumer_info, gantry_group, gantry_topic, group, heartbeat, lock, offset,
     pull, reset_offset, runtime_info, send, send_back, topic, view,
@@ -21,6 +22,13 @@ pub(crate) fn dispatch(broker: &Arc<Broker>, fast: bool, cmd: Command, to: Respo
         RequestCode::SendMessage | RequestCode::SendMessageV2 | RequestCode::SendBatchMessage => {
             send::handle(broker, cmd, to);
         }
+        RequestCode::PopMessage if !fast => pop::pop(broker, &cmd, to),
+        RequestCode::Notification if !fast => pop::notify(broker, &cmd, to),
+        RequestCode::PollingInfo if !fast => inline(broker, &cmd, to, pop::polling_info),
+        RequestCode::AckMessage => pop::ack(broker, &cmd, to),
+        RequestCode::BatchAckMessage => pop::batch_ack(broker, &cmd, to),
+        RequestCode::ChangeMessageInvisibletime => pop::change_invisible(broker, &cmd, to),
+        RequestCode::Settle => pop::settle(broker, &cmd, to),
         RequestCode::PullMessage | RequestCode::LitePullMessage if !fast => pull::handle(broker, cmd, to),
         RequestCode::HeartBeat => heartbeat::handle(broker, cmd, to),
         RequestCode::UnregisterClient => inline(broker, &cmd, to, heartbeat::unregister),

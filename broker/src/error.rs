@@ -66,6 +66,32 @@ pub(crate) enum BrokerError {
         /// The topic.
         topic: String,
     },
+    /// The group has no stored subscription to the topic.
+    #[error("the group [{group}] is not subscribed to the topic [{topic}]")]
+    NoLeaseSubscription {
+        /// The group.
+        group: String,
+        /// The topic.
+        topic: String,
+    },
+    /// A pop that arrived after its own poll time.
+    #[error("the pop message is timeout too much")]
+    PopTooLate,
+    /// A settlement of a message that is not in its queue.
+    #[error("offset is illegal, key:{key}, commit:{offset}, store:{min}~{max}")]
+    OffsetIllegal {
+        /// `topic@queue`.
+        key: String,
+        /// Asked for.
+        offset: i64,
+        /// First of the queue.
+        min: u64,
+        /// One past the last.
+        max: u64,
+    },
+    /// A batch of acks without any.
+    #[error("no acks")]
+    NoAcks,
     /// The broker knows an older subscription than the request.
     #[error("the consumer's subscription not latest")]
     SubscriptionNotLatest,
@@ -132,6 +158,9 @@ impl BrokerError {
             Self::NoTopic(_) => ResponseCode::TopicNotExist,
             Self::NoGroup(_) => ResponseCode::SubscriptionGroupNotExist,
             Self::Forbidden(_) | Self::GroupMode { .. } | Self::Immutable(_) => ResponseCode::NoPermission,
+            Self::NoLeaseSubscription { .. } => ResponseCode::NoPermission,
+            Self::PopTooLate => ResponseCode::PollingTimeout,
+            Self::OffsetIllegal { .. } | Self::NoAcks => ResponseCode::NoMessage,
             Self::NoSubscription { .. } => ResponseCode::SubscriptionNotExist,
             Self::SubscriptionNotLatest => ResponseCode::SubscriptionNotLatest,
             Self::Subscription(_) => ResponseCode::SubscriptionParseFailed,
@@ -158,7 +187,9 @@ impl BrokerError {
             Self::VersionMismatch { .. } => "version_mismatch",
             Self::Exists { kind: "group", .. } => "group_exists",
             Self::Exists { .. } => "topic_exists",
-            Self::NoSubscription { .. } => "subscription_not_found",
+            Self::NoSubscription { .. } | Self::NoLeaseSubscription { .. } => "subscription_not_found",
+            Self::PopTooLate => "too_late",
+            Self::OffsetIllegal { .. } | Self::NoAcks => "receipt_gone",
             Self::SubscriptionNotLatest => "subscription_not_latest",
             Self::Subscription(_) => "invalid_filter",
             Self::NotFound(_) | Self::Absent(_) => "not_found",

@@ -25,7 +25,6 @@ mod metrics;
 mod names;
 mod offsets;
 mod persist;
-#[allow(dead_code, reason = "wired step by step")]
 pub mod pop;
 mod read;
 mod registration;

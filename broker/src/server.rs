@@ -30,6 +30,7 @@ use crate::longpoll::{self, Holds};
 use crate::metrics::Metrics;
 use crate::offsets::OffsetTable;
 use crate::persist::ConfigFile;
+use crate::pop::{self, Pop};
 use crate::registration::Registration;
 use crate::settings::LiveSettings;
 use crate::topic::{TopicTable, system_topics};
@@ -104,12 +105,21 @@ pub struct Addrs {
     pub advertised: SocketAddr,
 }
 
+/// Threads beside the requests.
+#[derive(Debug)]
+struct Workers {
+    /// Delivers delayed messages.
+    delivery: std::thread::JoinHandle<()>,
+    /// The lease engine's.
+    pop: pop::Workers,
+}
+
 /// A broker at work. Dropping it does not stop it in order: call [`Running::stop`].
 #[derive(Debug)]
 pub struct Running {
     broker: Arc<Broker>,
     servers: Vec<Server>,
-    delivery: Option<std::thread::JoinHandle<()>>,
+    workers: Option<Workers>,
     /// Addresses it is bound to.
     pub addrs: Addrs,
 }
@@ -173,7 +183,7 @@ pub async fn start_on(config: Config, ctx: &Context, disk: Arc<dyn Disk>) -> Res
     let opened = tokio::task::spawn_blocking(move || open(opening, clock, disk, advertised, runtime)).await;
     let broker = opened.map_err(|error| Error::Table(error.to_string()))??;
     ctx.metrics.register("broker", |registry| broker.metrics.register(registry));
-    let delivery = start_workers(&broker)?;
+    let workers = start_workers(&broker)?;
     late.open(&broker);
     let addrs = Addrs { listen, fast: fast.as_ref().map(Server::local_addr), advertised };
     tracing::info!(
@@ -183,7 +193,7 @@ pub async fn start_on(config: Config, ctx: &Context, disk: Arc<dyn Disk>) -> Res
         groups = broker.groups.len(),
         "broker serves"
     );
-    Ok(Running { broker, servers: std::iter::once(server).chain(fast).collect(), delivery: Some(delivery), addrs })
+    Ok(Running { broker, servers: std::iter::once(server).chain(fast).collect(), workers: Some(workers), addrs })
 }
 
 fn bind(config: &Config, addr: SocketAddr, late: &Arc<Late>, fast: bool) -> Result<Server, Error> {
@@ -231,8 +241,10 @@ fn open(
     let registration = Registration::new(&config.namesrv, Client::new(ClientOptions::default()));
     let admin = usize::try_from(config.limits.admin).unwrap_or(1);
     let long_polls = usize::try_from(config.limits.long_polls).unwrap_or(usize::MAX);
+    let pop = Pop::recover(&store, clock.as_ref(), file("popState.json"), &config.cluster, &config.name, long_polls)?;
     let broker = Broker {
         live,
+        pop,
         topics: TopicTable::new(now_ms),
         groups: GroupTable::new(now_ms),
         offsets: OffsetTable::new(now_ms),
@@ -285,24 +297,24 @@ fn load(broker: &Broker) -> Result<(), BrokerError> {
     if added { broker.save_topics() } else { Ok(()) }
 }
 
-/// Starts what runs beside the requests. The answer is the thread that delivers delayed messages.
-fn start_workers(broker: &Arc<Broker>) -> Result<std::thread::JoinHandle<()>, Error> {
+/// Starts what runs beside the requests. The answer is its threads.
+fn start_workers(broker: &Arc<Broker>) -> Result<Workers, Error> {
     let weak = Arc::downgrade(broker);
     broker.store.on_arrival(Box::new(move |arrival| {
         let Some(broker) = weak.upgrade() else { return };
         if arrival.topic == crate::names::SCHEDULE_TOPIC {
             broker.delay.notify();
         }
+        pop::arrived(&broker, arrival.topic, arrival.queue_id, arrival.tags_code);
         longpoll::wake_arrival(&broker, arrival.topic, arrival.queue_id, arrival.queue_offset.get(), arrival.tags_code);
     }));
     Registration::start(broker);
     broker.spawn(longpoll::run_deadlines(broker.clone()));
     broker.spawn(keep_offsets(broker.clone()));
     let owner = broker.clone();
-    std::thread::Builder::new()
-        .name("broker-delay".to_owned())
-        .spawn(move || delay::run(&owner))
-        .map_err(|error| Error::Table(error.to_string()))
+    let thread = |error: std::io::Error| Error::Table(error.to_string());
+    let delivery = std::thread::Builder::new().name("broker-delay".to_owned()).spawn(move || delay::run(&owner)).map_err(thread)?;
+    Ok(Workers { delivery, pop: pop::start(broker).map_err(thread)? })
 }
 
 /// Writes the committed offsets now and then.
@@ -351,8 +363,8 @@ impl Running {
         if tokio::time::timeout(DRAIN, broker.tasks.wait()).await.is_err() {
             tracing::warn!("tasks cut at the end of the stop");
         }
-        let delivery = self.delivery.take();
-        let closed = tokio::task::spawn_blocking(move || close(&broker, delivery)).await;
+        let workers = self.workers.take();
+        let closed = tokio::task::spawn_blocking(move || close(&broker, workers)).await;
         closed.map_err(|error| Error::Table(error.to_string()))?
     }
 
@@ -364,9 +376,12 @@ impl Running {
 }
 
 /// Writes the tables and closes the store. Blocks on the disk.
-fn close(broker: &Arc<Broker>, delivery: Option<std::thread::JoinHandle<()>>) -> Result<(), Error> {
-    if delivery.is_some_and(|thread| thread.join().is_err()) {
-        tracing::error!("the delivery of delayed messages had ended early");
+fn close(broker: &Arc<Broker>, workers: Option<Workers>) -> Result<(), Error> {
+    if let Some(workers) = workers {
+        if workers.delivery.join().is_err() {
+            tracing::error!("the delivery of delayed messages had ended early");
+        }
+        pop::stop(broker, workers.pop);
     }
     let saved = broker.save_offsets().and_then(|()| broker.delay.save(broker));
     broker.store.close().map_err(Error::Store)?;

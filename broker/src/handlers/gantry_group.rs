@@ -260,7 +260,7 @@ pub(crate) fn delete_subscription(broker: &Arc<Broker>, cmd: &Command, _conn: &A
         Ok(config)
     })?;
     if removed {
-        broker.subscription_removed(&group, &topic)?;
+        broker.subscription_removed(&group, &topic);
     }
     Ok(json_answer(&detail(&config)))
 }
@@ -269,7 +269,7 @@ pub(crate) fn delete_subscription(broker: &Arc<Broker>, cmd: &Command, _conn: &A
 pub(crate) fn lag(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
     let group: String = cmd.ext.required("group")?;
     let config = find(broker, &group)?;
-    Ok(json_answer(&broker.group_lag(&group, &subscriptions_of(&config))?))
+    Ok(json_answer(&broker.group_lag(&group, &subscriptions_of(&config))))
 }
 
 #[cfg(test)]

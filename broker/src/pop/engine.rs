@@ -175,9 +175,9 @@ impl Pop {
 
     /// Applies a fact that is in the log at `position`, and enters the deadline it brings.
     pub(super) fn apply(&self, locked: &mut Locked<'_>, slot: &Arc<Slot>, position: PhysicalOffset, event: &super::apply::Event) {
-        let due_ms = locked.apply(position.get(), event);
+        locked.apply(position.get(), event);
         self.facts.fetch_add(1, Ordering::Relaxed);
-        self.schedule_if(due_ms, slot);
+        self.schedule_if(locked.to_schedule(), slot);
     }
 
     /// Appends one fact about (`group`, `topic`, `queue_id`) to the log. The caller holds the lock of that queue.

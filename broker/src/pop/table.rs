@@ -63,17 +63,16 @@ impl Locked<'_> {
         &self.inner.state
     }
 
-    /// Applies the record at `position`. The answer is a deadline (epoch ms) to put in the schedule, if the queue's next
-    /// one came closer.
-    pub fn apply(&mut self, position: u64, event: &Event) -> Option<i64> {
+    /// Applies the record at `position`.
+    pub fn apply(&mut self, position: u64, event: &Event) {
         let held = apply::apply(&mut self.inner.state, position, event);
         if held != 0 {
             self.slot.held.fetch_add(held, Ordering::Relaxed);
         }
-        self.to_schedule()
     }
 
-    /// A deadline to put in the schedule if it is earlier than the one that stands there.
+    /// A deadline (epoch ms) that the caller must put in the schedule: the queue's next one, if it is earlier than the one
+    /// that stands there.
     pub fn to_schedule(&mut self) -> Option<i64> {
         let due = self.inner.state.next_due_ms().filter(|&due| due < self.inner.scheduled_ms)?;
         self.inner.scheduled_ms = due;

@@ -43,7 +43,7 @@ impl ExtFields {
 
     /// Starts from header text; ranges given to [`Self::push_range`] point into it.
     pub(crate) fn over(text: &str) -> Self {
-        let mut owned = String::with_capacity(text.len() + 64);
+        let mut owned = String::with_capacity(text.len() + text.len() / 2 + 64);
         owned.push_str(text);
         Self {
             text: owned,

@@ -41,3 +41,37 @@ super::header! {
 
 pub use super::group::GroupRequest;
 pub use super::topic::TopicRequest;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ExtFields, Header, WireError};
+
+    #[test]
+    fn expectations_round_trip() {
+        for expect in [None, Some(0), Some(u64::MAX)] {
+            let put = PutTopicRequest {
+                topic: "T".into(),
+                expect,
+                version: None,
+            };
+            let mut ext = ExtFields::new();
+            put.encode(&mut ext);
+            assert_eq!(PutTopicRequest::decode(&ext), Ok(put));
+        }
+        let mut ext = ExtFields::new();
+        ext.put("group", "g");
+        ext.put("expect", "-1");
+        let refused = PutGroupRequest::decode(&ext).unwrap_err();
+        assert!(
+            matches!(
+                refused,
+                WireError::InvalidField {
+                    field: "expect",
+                    ..
+                }
+            ),
+            "{refused}"
+        );
+    }
+}

@@ -18,10 +18,7 @@ fn main() -> ExitCode {
         Some(("namesrv", given)) => roles::namesrv(given),
         Some(("broker", given)) => roles::broker(given),
         Some(("bench", given)) => bench::main(given),
-        other => Err(exit::Failure::usage(format!(
-            "no such command: {:?}",
-            other.map(|(name, _)| name)
-        ))),
+        other => Err(exit::Failure::usage(format!("no such command: {:?}", other.map(|(name, _)| name)))),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -12,11 +12,7 @@ const STOP_DEADLINE: Duration = Duration::from_secs(10);
 
 /// `gantry namesrv`.
 pub(crate) fn namesrv(given: &ArgMatches) -> Result<(), Failure> {
-    let process = Process {
-        shown: flags::NAMESRV,
-        aliases: &[],
-        stop_deadline: STOP_DEADLINE,
-    };
+    let process = Process { shown: flags::NAMESRV, aliases: &[], stop_deadline: STOP_DEADLINE };
     run(&process, given, |config: namesrv::Config, ctx| async {
         ctx.ready.expect("namesrv");
         namesrv::run(config, ctx).await.map_err(Failure::running)
@@ -25,14 +21,8 @@ pub(crate) fn namesrv(given: &ArgMatches) -> Result<(), Failure> {
 
 /// `gantry broker`.
 pub(crate) fn broker(given: &ArgMatches) -> Result<(), Failure> {
-    let process = Process {
-        shown: flags::BROKER,
-        aliases: &[],
-        stop_deadline: STOP_DEADLINE,
-    };
-    run(&process, given, |config: broker::Config, ctx| async {
-        broker::run(config, ctx).await.map_err(broker_failure)
-    })
+    let process = Process { shown: flags::BROKER, aliases: &[], stop_deadline: STOP_DEADLINE };
+    run(&process, given, |config: broker::Config, ctx| async { broker::run(config, ctx).await.map_err(broker_failure) })
 }
 
 /// The broker says itself what its end means.

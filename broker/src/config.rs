@@ -178,12 +178,22 @@ impl Settings for Config {
             }
         };
         check(!self.data.as_os_str().is_empty(), "data", "must name a directory");
-        check(names::check_topic(&self.cluster).is_ok(), "cluster", "may hold letters, digits, '_', '-', '%' and '|', at most 127");
-        check(names::check_topic(&self.name).is_ok(), "name", "may hold letters, digits, '_', '-', '%' and '|', at most 127");
+        check(
+            names::check_topic(&self.cluster).is_ok(),
+            "cluster",
+            "may hold letters, digits, '_', '-', '%' and '|', at most 127",
+        );
+        check(
+            names::check_topic(&self.name).is_ok(),
+            "name",
+            "may hold letters, digits, '_', '-', '%' and '|', at most 127",
+        );
         check(self.id == 0, "id", "followers are not built yet; only 0 is accepted");
         check(self.namesrv.len() <= 64, "namesrv", "at most 64 addresses");
         check(
-            self.namesrv.iter().all(|addr| addr.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())),
+            self.namesrv.iter().all(|addr| {
+                addr.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+            }),
             "namesrv",
             "each address must be host:port",
         );

@@ -134,7 +134,8 @@ impl Delay {
             .map(|(index, next)| format!("{}:{next}", index + 1))
             .collect();
         let version = serde_json::to_string(&version).unwrap_or_default();
-        format!("{{\"dataVersion\":{version},\"logPosition\":{position},\"offsetTable\":{{{}}}}}", entries.join(",")).into_bytes()
+        format!("{{\"dataVersion\":{version},\"logPosition\":{position},\"offsetTable\":{{{}}}}}", entries.join(","))
+            .into_bytes()
     }
 
     /// Writes the progress. Blocks on the disk.

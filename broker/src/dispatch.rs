@@ -7,11 +7,11 @@ use wire::{Command, RequestCode};
 
 use crate::broker::Broker;
 use crate::error::BrokerError;
-use crate::pop;
 use crate::handlers::{
-    assignment, broker_config, consume_stats, consumer_info, gantry_group, gantry_topic, group, heartbeat, lock, offset,
-    pull, reset_offset, runtime_info, send, send_back, topic, view,
+    assignment, broker_config, consume_stats, consumer_info, gantry_group, gantry_topic, group, heartbeat, lock,
+    offset, pull, reset_offset, runtime_info, send, send_back, topic, view,
 };
+use crate::pop;
 
 /// What most handlers are: a request in, an answer out.
 pub(crate) type Handler = fn(&Arc<Broker>, &Command, &Arc<Connection>) -> Result<Command, BrokerError>;

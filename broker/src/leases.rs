@@ -20,7 +20,13 @@ impl Broker {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn set_position(self: &Arc<Self>, group: &str, topic: &str, queue_id: i32, offset: i64) -> Result<(), BrokerError> {
+    pub(crate) fn set_position(
+        self: &Arc<Self>,
+        group: &str,
+        topic: &str,
+        queue_id: i32,
+        offset: i64,
+    ) -> Result<(), BrokerError> {
         pop::set_position(self, group, topic, queue_id, offset)
     }
 
@@ -55,14 +61,21 @@ impl Broker {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) fn fix_start(self: &Arc<Self>, group: &str, topic: &TopicConfig, position: &str) -> Result<(), BrokerError> {
-        let start = pop::Start::parse(position).ok_or_else(|| BrokerError::Invalid("initialPosition is no time".to_owned()))?;
+    pub(crate) fn fix_start(
+        self: &Arc<Self>,
+        group: &str,
+        topic: &TopicConfig,
+        position: &str,
+    ) -> Result<(), BrokerError> {
+        let start =
+            pop::Start::parse(position).ok_or_else(|| BrokerError::Invalid("initialPosition is no time".to_owned()))?;
         pop::start_at(self, group, &topic.topic_name, start)
     }
 
     /// How far the group is in everything it subscribes to.
     pub(crate) fn group_lag(&self, group: &str, subscriptions: &[SubscriptionSpec]) -> GroupLag {
-        let queues: Vec<_> = subscriptions.iter().flat_map(|subscription| pop::lag(self, group, &subscription.topic)).collect();
+        let queues: Vec<_> =
+            subscriptions.iter().flat_map(|subscription| pop::lag(self, group, &subscription.topic)).collect();
         let oldest_ready_at_ms = pop::oldest_ready(self, &queues);
         let dead = self.store.queue(&names::dlq_topic(group), 0);
         GroupLag { queues, dlq_open: dead.max.since(dead.min), oldest_ready_at_ms }

@@ -54,7 +54,11 @@ impl Metrics {
             ("get_missed", "Pulls that found nothing", &self.get_missed),
             ("delayed", "Delayed messages delivered", &self.delayed),
             ("dead_letters", "Messages that went to a dead-letter topic", &self.dead_letters),
-            ("group_mode_conflicts", "Native requests refused since leases live in the group", &self.group_mode_conflicts),
+            (
+                "group_mode_conflicts",
+                "Native requests refused since leases live in the group",
+                &self.group_mode_conflicts,
+            ),
             ("busy", "Requests refused for overload", &self.busy),
         ];
         for (name, help, counter) in list {

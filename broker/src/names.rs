@@ -69,8 +69,7 @@ pub(crate) const SYSTEM_GROUPS: [&str; 10] = [
 
 /// Whether only characters of `%|a-zA-Z0-9_-` occur.
 fn is_charset(name: &str) -> bool {
-    name.bytes()
-        .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'%' | b'|' | b'_' | b'-'))
+    name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'%' | b'|' | b'_' | b'-'))
 }
 
 /// Checks a topic name that a client asks for.

@@ -49,7 +49,8 @@ impl ConfigFile {
     /// # Errors
     /// The file cannot be read.
     pub(crate) fn read(&self) -> Result<Option<Vec<u8>>, BrokerError> {
-        store::config_file::read(self.disk.as_ref(), &self.path).map_err(|error| BrokerError::Persist(error.to_string()))
+        store::config_file::read(self.disk.as_ref(), &self.path)
+            .map_err(|error| BrokerError::Persist(error.to_string()))
     }
 
     /// Writes what `content` gives, taken after earlier writers are done. Blocks on the disk.

@@ -30,10 +30,8 @@ pub(crate) fn redirect(
 ) -> Result<Option<DeadLetter>, BrokerError> {
     let Some(group) = request.topic.strip_prefix(names::RETRY_PREFIX) else { return Ok(None) };
     let config = broker.ensure_group(group)?;
-    let max = request
-        .max_reconsume_times
-        .filter(|_| client_version >= version::V3_4_9)
-        .unwrap_or(config.retry_max_times);
+    let max =
+        request.max_reconsume_times.filter(|_| client_version >= version::V3_4_9).unwrap_or(config.retry_max_times);
     let gave_up = broker.locks.is_orderly(group, broker.clock.monotonic());
     if request.reconsume_times <= max && !gave_up {
         return Ok(None);
@@ -60,11 +58,7 @@ pub(crate) fn set_property(text: &mut String, name: &str, value: &str) {
 }
 
 /// The properties of a message that is stored again for its group.
-pub(crate) fn carry_properties(
-    mut properties: Properties,
-    topic: &str,
-    origin_id: &str,
-) -> Properties {
+pub(crate) fn carry_properties(mut properties: Properties, topic: &str, origin_id: &str) -> Properties {
     if properties.get(property::RETRY_TOPIC).is_none() {
         properties.set(property::RETRY_TOPIC, topic);
     }
@@ -73,7 +67,8 @@ pub(crate) fn carry_properties(
         properties.set(property::ORIGIN_MESSAGE_ID, origin_id);
     }
     // What describes the earlier parking, lease or delay is over.
-    for name in [property::REAL_TOPIC, property::REAL_QID, property::DELAY, property::LEASE, crate::delay::DELAYED_FROM] {
+    for name in [property::REAL_TOPIC, property::REAL_QID, property::DELAY, property::LEASE, crate::delay::DELAYED_FROM]
+    {
         properties.remove(name);
     }
     properties

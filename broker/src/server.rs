@@ -313,7 +313,10 @@ fn start_workers(broker: &Arc<Broker>) -> Result<Workers, Error> {
     broker.spawn(keep_offsets(broker.clone()));
     let owner = broker.clone();
     let thread = |error: std::io::Error| Error::Table(error.to_string());
-    let delivery = std::thread::Builder::new().name("broker-delay".to_owned()).spawn(move || delay::run(&owner)).map_err(thread)?;
+    let delivery = std::thread::Builder::new()
+        .name("broker-delay".to_owned())
+        .spawn(move || delay::run(&owner))
+        .map_err(thread)?;
     Ok(Workers { delivery, pop: pop::start(broker).map_err(thread)? })
 }
 

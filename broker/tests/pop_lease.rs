@@ -27,7 +27,10 @@ async fn a_popped_message_is_invisible_until_acked_for_good() {
     assert_eq!((again.status, again.already), (SettleStatus::Acked, true));
     let lag = bench.lag("g").await;
     for queue in lag.queues {
-        assert_eq!((queue.ack_floor, queue.next_deliver, queue.in_flight, queue.waiting), (queue.max_offset, queue.max_offset, 0, 0));
+        assert_eq!(
+            (queue.ack_floor, queue.next_deliver, queue.in_flight, queue.waiting),
+            (queue.max_offset, queue.max_offset, 0, 0)
+        );
     }
 }
 
@@ -36,7 +39,9 @@ async fn the_same_lease_twice_in_one_request_is_settled_once() {
     let bench = ready(quick()).await;
     bench.send("T", 0, "m", "a").await;
     let got = bench.pop("g", "T", 1, 60_000).await;
-    let results = bench.settle("g", vec![item(&got[0], SettleOp::Ack), item(&got[0], SettleOp::Ack), item(&got[0], SettleOp::Nack)]).await;
+    let results = bench
+        .settle("g", vec![item(&got[0], SettleOp::Ack), item(&got[0], SettleOp::Ack), item(&got[0], SettleOp::Nack)])
+        .await;
     assert_eq!((results[0].status, results[0].already), (SettleStatus::Acked, false));
     assert_eq!((results[1].status, results[1].already), (SettleStatus::Acked, true));
     assert_eq!(results[2].status, SettleStatus::Gone);
@@ -78,16 +83,35 @@ async fn a_nack_waits_its_delay_and_carries_its_words() {
     let bench = ready(quick()).await;
     bench.send("T", 0, "m", "a").await;
     let got = bench.pop("g", "T", 1, 60_000).await;
-    let nack = SettleItem { delay_ms: Some(700), code: Some("E1".into()), reason: Some("why".into()), ..item(&got[0], SettleOp::Nack) };
+    let nack = SettleItem {
+        delay_ms: Some(700),
+        code: Some("E1".into()),
+        reason: Some("why".into()),
+        ..item(&got[0], SettleOp::Nack)
+    };
     let nacked = Instant::now();
     let result = bench.settle("g", vec![nack.clone()]).await.remove(0);
     assert_eq!(result.status, SettleStatus::Nacked);
     assert_eq!(bench.ack("g", &got[0]).await.status, SettleStatus::Gone);
     let repeated = bench.settle("g", vec![nack]).await.remove(0);
-    assert_eq!((repeated.status, repeated.already, repeated.visible_at_ms), (SettleStatus::Nacked, true, result.visible_at_ms));
+    assert_eq!(
+        (repeated.status, repeated.already, repeated.visible_at_ms),
+        (SettleStatus::Nacked, true, result.visible_at_ms)
+    );
     let second = bench.pop_within("g", "T", 1, 60_000, 4 * SECOND).await;
-    assert!((Duration::from_millis(650)..Duration::from_millis(1_700)).contains(&nacked.elapsed()), "{:?}", nacked.elapsed());
-    assert_eq!((second[0].lease.attempt, second[0].properties["__ERR_CODE"].as_str(), second[0].properties["__ERR_REASON"].as_str()), (2, "E1", "why"));
+    assert!(
+        (Duration::from_millis(650)..Duration::from_millis(1_700)).contains(&nacked.elapsed()),
+        "{:?}",
+        nacked.elapsed()
+    );
+    assert_eq!(
+        (
+            second[0].lease.attempt,
+            second[0].properties["__ERR_CODE"].as_str(),
+            second[0].properties["__ERR_REASON"].as_str()
+        ),
+        (2, "E1", "why")
+    );
 }
 
 /// BL-26 (apache/rocketmq#2724): the last failure makes a dead letter at once, whatever the backoff.
@@ -107,7 +131,9 @@ async fn the_last_nack_dead_letters_at_once() {
     assert_eq!(dead.len(), 1);
     let (times, properties, body) = &dead[0];
     assert_eq!((*times, body.as_str(), properties["DLQ_ORIGIN_TOPIC"].as_str()), (2, "m", "T"));
-    for (name, value) in [("DLQ_ORIGIN_MESSAGE_ID", "id-m"), ("__ERR_CODE", "E9"), ("__DEAD_CAUSE", "maxAttempts"), ("TAGS", "a")] {
+    for (name, value) in
+        [("DLQ_ORIGIN_MESSAGE_ID", "id-m"), ("__ERR_CODE", "E9"), ("__DEAD_CAUSE", "maxAttempts"), ("TAGS", "a")]
+    {
         assert_eq!(properties[name], value, "{name}");
     }
     assert!(bench.pop("g", "T", 8, 1_000).await.is_empty());
@@ -151,7 +177,10 @@ async fn the_group_holds_no_more_than_its_limit_and_gets_room_by_acks() {
     let got = bench.pop("g", "T", 32, 60_000).await;
     assert_eq!(got.len(), 5);
     let refused = bench.call(bench.pop_command("g", "T", 32, 60_000)).await;
-    assert_eq!((refused.response_code(), refused.ext.get("reason")), (ResponseCode::SystemBusy, Some("too_many_inflight")));
+    assert_eq!(
+        (refused.response_code(), refused.ext.get("reason")),
+        (ResponseCode::SystemBusy, Some("too_many_inflight"))
+    );
     assert!(!bench.notify("g", "T", 50).await);
     bench.ack("g", &got[0]).await;
     assert_eq!(bench.pop("g", "T", 32, 60_000).await.len(), 1);
@@ -178,7 +207,11 @@ async fn a_notification_fires_on_arrival_and_ends_exactly_at_its_deadline() {
     let bench = ready(quick()).await;
     let began = Instant::now();
     assert!(!bench.notify("g", "T", 400).await);
-    assert!((Duration::from_millis(395)..Duration::from_millis(600)).contains(&began.elapsed()), "{:?}", began.elapsed());
+    assert!(
+        (Duration::from_millis(395)..Duration::from_millis(600)).contains(&began.elapsed()),
+        "{:?}",
+        began.elapsed()
+    );
     let (fired, ()) = tokio::join!(
         async {
             let fired = bench.notify("g", "T", 10_000).await;
@@ -214,7 +247,9 @@ async fn a_sparse_filter_neither_strands_its_waiter_nor_wakes_it_in_vain() {
     };
     let ((fired, at), sent) = tokio::join!(waiting, sending);
     assert!(fired);
-    assert!(at + Duration::from_millis(5) >= sent - Duration::from_millis(50) && at < sent + Duration::from_millis(500));
+    assert!(
+        at + Duration::from_millis(5) >= sent - Duration::from_millis(50) && at < sent + Duration::from_millis(500)
+    );
     assert_eq!(bench.pop("s", "T", 8, 1_000).await.len(), 1);
 }
 
@@ -255,8 +290,10 @@ async fn what_does_not_exist_is_refused_by_name() {
             .with_ext("extraInfo", extra);
         assert_eq!(bench.call(ack).await.response_code(), ResponseCode::SystemError);
     }
-    let foreign = SettleItem { topic: "T".into(), queue_id: 99, queue_offset: -5, lease_id: u64::MAX, ..SettleItem::default() };
+    let foreign =
+        SettleItem { topic: "T".into(), queue_id: 99, queue_offset: -5, lease_id: u64::MAX, ..SettleItem::default() };
     assert_eq!(bench.settle("g", vec![foreign]).await[0].status, SettleStatus::Gone);
-    let junk = bench.call(Command::request(RequestCode::Settle).with_ext("group", "g").with_body("{\"items\":7}")).await;
+    let junk =
+        bench.call(Command::request(RequestCode::Settle).with_ext("group", "g").with_body("{\"items\":7}")).await;
     assert_eq!(junk.response_code(), ResponseCode::SystemError);
 }

@@ -19,7 +19,10 @@ async fn a_pop_answers_in_the_form_of_apache() {
     let answer = bench.native_pop("g", "T", 32, 11_000, 0).await;
     assert_eq!((answer.response_code(), answer.remark.as_deref()), (ResponseCode::Success, Some("FOUND")));
     let header: PopResponse = answer.header().unwrap();
-    assert_eq!((header.start_offset_info.as_deref(), header.msg_offset_info.as_deref()), (Some("0 0 0"), Some("0 0 0,1")));
+    assert_eq!(
+        (header.start_offset_info.as_deref(), header.msg_offset_info.as_deref()),
+        (Some("0 0 0"), Some("0 0 0,1"))
+    );
     assert_eq!((header.invisible_ms, header.rest_num), (11_000, 0));
     assert!((0..8).contains(&header.revive_queue_id) && header.pop_time_ms > 0);
     assert!(!answer.ext.contains("leases") && !answer.ext.contains("groupVersion"));
@@ -29,7 +32,10 @@ async fn a_pop_answers_in_the_form_of_apache() {
     let again = bench.native_ack("g", "T", &receipts[0].0).await;
     assert_eq!((again.response_code(), again.ext.get("status")), (ResponseCode::Success, Some("already")));
     let empty = bench.native_pop("g", "T", 32, 11_000, 0).await;
-    assert_eq!((empty.response_code(), empty.remark.as_deref()), (ResponseCode::PollingTimeout, Some("NO_MESSAGE_IN_QUEUE")));
+    assert_eq!(
+        (empty.response_code(), empty.remark.as_deref()),
+        (ResponseCode::PollingTimeout, Some("NO_MESSAGE_IN_QUEUE"))
+    );
     assert_eq!((empty.ext.get("startOffsetInfo"), empty.ext.get("msgOffsetInfo")), (Some(""), Some("")));
 }
 
@@ -112,7 +118,10 @@ async fn bad_requests_get_the_codes_of_apache() {
         bench.native_ack("g", topic, &receipt).await
     };
     let outside = ack(&|receipt| receipt.queue_offset = Some(999), "T").await;
-    assert_eq!((outside.response_code(), outside.remark.as_deref()), (ResponseCode::NoMessage, Some("offset is illegal, key:T@0, commit:999, store:0~1")));
+    assert_eq!(
+        (outside.response_code(), outside.remark.as_deref()),
+        (ResponseCode::NoMessage, Some("offset is illegal, key:T@0, commit:999, store:0~1"))
+    );
     assert_eq!(ack(&|receipt| receipt.queue_id = 99, "T").await.response_code(), ResponseCode::MessageIllegal);
     assert_eq!(ack(&|_| {}, "nope").await.response_code(), ResponseCode::TopicNotExist);
     assert_eq!(ack(&|receipt| receipt.pop_time_ms += 1, "T").await.ext.get("status"), Some("already"));
@@ -131,13 +140,20 @@ async fn waiting_pops_are_answered_one_per_message_and_in_time() {
     let began = Instant::now();
     let nothing = bench.native_pop("g", "T", 1, 60_000, 600).await;
     assert_eq!(nothing.response_code(), ResponseCode::PollingTimeout);
-    assert!((Duration::from_millis(550)..Duration::from_millis(900)).contains(&began.elapsed()), "{:?}", began.elapsed());
+    assert!(
+        (Duration::from_millis(550)..Duration::from_millis(900)).contains(&began.elapsed()),
+        "{:?}",
+        began.elapsed()
+    );
     let (first, second, ()) = tokio::join!(
         bench.native_pop("g", "T", 1, 60_000, 1_500),
         bench.native_pop("g", "T", 1, 60_000, 1_500),
         async {
             tokio::time::sleep(Duration::from_millis(200)).await;
-            let info = Command::request(RequestCode::PollingInfo).with_ext("consumerGroup", "g").with_ext("topic", "T").with_ext("queueId", -1);
+            let info = Command::request(RequestCode::PollingInfo)
+                .with_ext("consumerGroup", "g")
+                .with_ext("topic", "T")
+                .with_ext("queueId", -1);
             assert_eq!(bench.ok(info).await.ext.get("pollingNum"), Some("2"));
             bench.send("T", 0, "m", "t").await;
         }

@@ -40,8 +40,10 @@ async fn a_kill_keeps_acks_leases_and_receipts() {
     let mut rest: Vec<String> = drain(&killed, 4 * SECOND).await;
     rest.sort();
     let held_long: BTreeSet<&String> = long.iter().map(|got| &got.body).collect();
-    let expected: BTreeSet<String> =
-        (0..40).map(|index| format!("m{index}")).filter(|body| !acked.contains(body) && !held_long.contains(body)).collect();
+    let expected: BTreeSet<String> = (0..40)
+        .map(|index| format!("m{index}"))
+        .filter(|body| !acked.contains(body) && !held_long.contains(body))
+        .collect();
     assert_eq!(rest.iter().cloned().collect::<BTreeSet<_>>(), expected);
     assert_eq!(rest.len(), expected.len(), "each once");
 }
@@ -59,7 +61,10 @@ async fn a_stop_in_order_keeps_leases_nacks_and_positions() {
     let fresh = bench.pop("g", "T", 8, 60_000).await;
     assert_eq!(fresh.iter().map(|got| got.body.as_str()).collect::<Vec<_>>(), ["m3"]);
     let retried = bench.pop_within("g", "T", 8, 60_000, 4 * SECOND).await;
-    assert_eq!((retried[0].body.as_str(), retried[0].lease.attempt, retried[0].properties["__ERR_CODE"].as_str()), ("m1", 2, "E"));
+    assert_eq!(
+        (retried[0].body.as_str(), retried[0].lease.attempt, retried[0].properties["__ERR_CODE"].as_str()),
+        ("m1", 2, "E")
+    );
     assert_eq!(bench.ack("g", &got[2]).await.status, SettleStatus::Acked, "the lease outlived the restart");
     assert!(fresh[0].lease.lease_id >> 48 > got[0].lease.lease_id >> 48, "a new epoch in new leases");
 }

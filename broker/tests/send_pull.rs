@@ -65,7 +65,8 @@ async fn a_batch_gets_consecutive_offsets_and_keeps_its_properties() {
     fix.create_topic("t", 1).await;
     fix.send("t", 0, &[], "before").await;
     let text = properties_text(&[("TAGS", "b")]);
-    let entries = ["one", "two", "three"].map(|body| BatchEntry { flag: 3, body: body.as_bytes(), properties: text.as_bytes() });
+    let entries =
+        ["one", "two", "three"].map(|body| BatchEntry { flag: 3, body: body.as_bytes(), properties: text.as_bytes() });
     for (code, flag) in [(RequestCode::SendBatchMessage, "true"), (RequestCode::SendMessageV2, "1")] {
         let mut cmd = send("t", 0, &[], "").with_body(encode_batch(entries).unwrap());
         cmd.code = code.code();

@@ -11,8 +11,22 @@ use bytes::Bytes;
 
 /// The fields of a message object.
 pub const FIELDS: [&str; 16] = [
-    "json", "text", "base64", "contentType", "tag", "keys", "orderingKey", "properties", "delay", "deliverAt", "ttl",
-    "priority", "durability", "queue", "traceparent", "idempotencyKey",
+    "json",
+    "text",
+    "base64",
+    "contentType",
+    "tag",
+    "keys",
+    "orderingKey",
+    "properties",
+    "delay",
+    "deliverAt",
+    "ttl",
+    "priority",
+    "durability",
+    "queue",
+    "traceparent",
+    "idempotencyKey",
 ];
 
 /// Entries in `properties`.
@@ -119,7 +133,11 @@ fn body(object: &Object<'_>, source: &Bytes, max: usize) -> Result<(Bytes, &'sta
     } else {
         let text = object.string("base64", Code::InvalidField)?.unwrap_or_default();
         let bytes = BASE64.decode(text.as_bytes()).map_err(|e| {
-            ApiError::field(Code::InvalidField, object.pointer("base64"), format!("base64 is not in the standard alphabet: {e}"))
+            ApiError::field(
+                Code::InvalidField,
+                object.pointer("base64"),
+                format!("base64 is not in the standard alphabet: {e}"),
+            )
         })?;
         (Bytes::from(bytes), "application/octet-stream")
     };
@@ -145,20 +163,29 @@ fn plain(text: &str) -> bool {
 
 /// A content type that can stand in a header.
 pub(crate) fn check_content_type(text: &str, pointer: &str) -> Result<String, ApiError> {
-    let fine = text.len() <= CONTENT_TYPE_BYTES_MAX && text.contains('/') && text.bytes().all(|b| (0x20..0x7F).contains(&b));
+    let fine =
+        text.len() <= CONTENT_TYPE_BYTES_MAX && text.contains('/') && text.bytes().all(|b| (0x20..0x7F).contains(&b));
     if fine && text.trim() == text {
         return Ok(text.to_owned());
     }
-    let detail = format!("contentType must look like type/subtype, in ASCII, with at most {CONTENT_TYPE_BYTES_MAX} bytes");
+    let detail =
+        format!("contentType must look like type/subtype, in ASCII, with at most {CONTENT_TYPE_BYTES_MAX} bytes");
     Err(ApiError::field(Code::InvalidField, pointer, detail))
 }
 
 pub(crate) fn check_tag(text: &str, pointer: &str) -> Result<String, ApiError> {
-    let fine = !text.is_empty() && text.len() <= TAG_BYTES_MAX && plain(text) && !text.contains('|') && text.trim() == text && text != "*";
+    let fine = !text.is_empty()
+        && text.len() <= TAG_BYTES_MAX
+        && plain(text)
+        && !text.contains('|')
+        && text.trim() == text
+        && text != "*";
     if fine {
         return Ok(text.to_owned());
     }
-    let detail = format!("a tag has 1–{TAG_BYTES_MAX} bytes without control characters, '|' or white space around, and is not '*'");
+    let detail = format!(
+        "a tag has 1–{TAG_BYTES_MAX} bytes without control characters, '|' or white space around, and is not '*'"
+    );
     Err(ApiError::field(Code::InvalidTag, pointer, detail).with("limit", TAG_BYTES_MAX))
 }
 
@@ -269,7 +296,9 @@ impl PropertyList {
         };
         if let Some((limit, actual, what)) = over {
             let detail = format!("{what}: {actual} bytes, {limit} are allowed");
-            return Err(ApiError::field(Code::PropertiesTooLarge, pointer, detail).with("limit", limit).with("actual", actual));
+            return Err(ApiError::field(Code::PropertiesTooLarge, pointer, detail)
+                .with("limit", limit)
+                .with("actual", actual));
         }
         self.list.push((name.to_owned(), value.to_owned()));
         Ok(())
@@ -280,7 +309,9 @@ impl PropertyList {
 #[must_use]
 pub fn is_traceparent(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
-    let hex = |part: &str, n: usize| part.len() == n && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    let hex = |part: &str, n: usize| {
+        part.len() == n && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    };
     matches!(parts.as_slice(), ["00", trace, span, flags]
         if hex(trace, 32) && hex(span, 16) && hex(flags, 2) && trace.contains(|c| c != '0') && span.contains(|c| c != '0'))
 }
@@ -353,7 +384,10 @@ mod tests {
     #[test]
     fn bad_trace_context_is_dropped() {
         let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        assert_eq!(read(&format!(r#"{{"json":1,"traceparent":"{good}"}}"#)).unwrap().traceparent.as_deref(), Some(good));
+        assert_eq!(
+            read(&format!(r#"{{"json":1,"traceparent":"{good}"}}"#)).unwrap().traceparent.as_deref(),
+            Some(good)
+        );
         assert_eq!(read(r#"{"json":1,"traceparent":"x"}"#).unwrap().traceparent, None);
         assert_eq!(read(r#"{"json":1,"traceparent":7}"#).unwrap().traceparent, None);
     }

@@ -219,7 +219,15 @@ mod tests {
     use proptest::prelude::*;
 
     fn lease() -> Lease {
-        Lease { broker: "broker-a".into(), topic: "orders".into(), queue_id: 3, queue_offset: 1204, lease_id: 77, attempt: 1, delivered_at_ms: 1_795_969_821_123 }
+        Lease {
+            broker: "broker-a".into(),
+            topic: "orders".into(),
+            queue_id: 3,
+            queue_offset: 1204,
+            lease_id: 77,
+            attempt: 1,
+            delivered_at_ms: 1_795_969_821_123,
+        }
     }
 
     #[test]

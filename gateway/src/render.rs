@@ -112,7 +112,9 @@ pub(crate) fn body(object: &mut Members<'_>, bytes: &[u8], content_type: &str, f
             let out = object.member("json");
             if one_line { write_one_line(out, bytes) } else { out.extend_from_slice(bytes) }
         }
-        BodyFormat::Auto if is_text_type(content_type) && utf8().is_some() => object.text("text", utf8().unwrap_or_default()),
+        BodyFormat::Auto if is_text_type(content_type) && utf8().is_some() => {
+            object.text("text", utf8().unwrap_or_default())
+        }
         BodyFormat::Text if utf8().is_some() => object.text("text", utf8().unwrap_or_default()),
         BodyFormat::Auto | BodyFormat::Text | BodyFormat::Base64 => {
             let out = object.member("base64");

@@ -8,10 +8,8 @@ use node::{AdminListen, ByteSize};
 use serde::{Deserialize, Serialize};
 
 /// Short names for keys of the parts.
-pub(crate) const ALIASES: &[(&str, &str)] = &[
-    ("flush.mode", "broker.flush.mode"),
-    ("segment.size", "broker.segment.size"),
-];
+pub(crate) const ALIASES: &[(&str, &str)] =
+    &[("flush.mode", "broker.flush.mode"), ("segment.size", "broker.segment.size")];
 
 /// The parts' settings.
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,11 +24,8 @@ pub(crate) struct UpConfig {
 impl Default for UpConfig {
     fn default() -> Self {
         let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut broker = broker::Config {
-            listen: loopback(10911),
-            admin_listen: AdminListen::Off,
-            ..broker::Config::default()
-        };
+        let mut broker =
+            broker::Config { listen: loopback(10911), admin_listen: AdminListen::Off, ..broker::Config::default() };
         broker.segment.size = ByteSize::mib(64);
         Self {
             data: PathBuf::from("./gantry-data"),
@@ -46,9 +41,8 @@ impl Default for UpConfig {
 
 impl Settings for UpConfig {
     fn validate(&self) -> Vec<Fault> {
-        let within = |section: &'static str, faults: Vec<Fault>| {
-            faults.into_iter().map(move |fault| fault.within(section))
-        };
+        let within =
+            |section: &'static str, faults: Vec<Fault>| faults.into_iter().map(move |fault| fault.within(section));
         let mut faults: Vec<Fault> = within("namesrv", self.namesrv.validate()).collect();
         faults.extend(within("broker", self.broker.validate()));
         if self.data.as_os_str().is_empty() {
@@ -63,25 +57,14 @@ impl UpConfig {
     pub(crate) fn namesrv(&self) -> namesrv::Config {
         let kept = || self.data.join("namesrv").display().to_string();
         let data = self.namesrv.data.clone().unwrap_or_else(kept);
-        namesrv::Config {
-            data: Some(data),
-            ..self.namesrv.clone()
-        }
+        namesrv::Config { data: Some(data), ..self.namesrv.clone() }
     }
 
     /// The broker's settings, given where the name server listens.
     pub(crate) fn broker(&self, namesrv: SocketAddr) -> broker::Config {
         let own = self.broker.data != broker::Config::default().data;
-        let data = if own {
-            self.broker.data.clone()
-        } else {
-            store_dir(&self.data)
-        };
-        broker::Config {
-            data,
-            namesrv: vec![namesrv.to_string()],
-            ..self.broker.clone()
-        }
+        let data = if own { self.broker.data.clone() } else { store_dir(&self.data) };
+        broker::Config { data, namesrv: vec![namesrv.to_string()], ..self.broker.clone() }
     }
 }
 

@@ -23,11 +23,7 @@ const REGISTRATION_LIMIT: Duration = Duration::from_secs(10);
 
 /// Parses, runs, stops.
 pub(crate) fn main(given: &ArgMatches) -> Result<(), Failure> {
-    let process = Process {
-        shown: flags::UP,
-        aliases: config::ALIASES,
-        stop_deadline: STOP_DEADLINE,
-    };
+    let process = Process { shown: flags::UP, aliases: config::ALIASES, stop_deadline: STOP_DEADLINE };
     run(&process, given, up)
 }
 
@@ -37,15 +33,10 @@ async fn up(config: UpConfig, ctx: Context) -> Result<(), Failure> {
         ctx.ready.expect(role);
     }
     let own = ctx.detached();
-    let namesrv = namesrv::start(config.namesrv(), own)
-        .await
-        .map_err(Failure::running)?;
+    let namesrv = namesrv::start(config.namesrv(), own).await.map_err(Failure::running)?;
     let broker_config = config.broker(namesrv.addr());
-    let mut broker = Part::start("broker", &ctx, |ctx| async {
-        broker::run(broker_config, ctx)
-            .await
-            .map_err(broker_failure)
-    });
+    let mut broker =
+        Part::start("broker", &ctx, |ctx| async { broker::run(broker_config, ctx).await.map_err(broker_failure) });
     let result = async {
         broker.wait_serving().await?;
         tokio::time::timeout(REGISTRATION_LIMIT, namesrv.broker_registered())

@@ -164,7 +164,9 @@ impl Consumers {
         let stale: Vec<u64> = entry
             .members
             .values()
-            .filter(|known| known.client_id == member.client_id && known.conn.id() != member.conn.id() && known.conn.is_closed())
+            .filter(|known| {
+                known.client_id == member.client_id && known.conn.id() != member.conn.id() && known.conn.is_closed()
+            })
             .map(|known| known.conn.id())
             .collect();
         for id in stale {
@@ -230,9 +232,7 @@ impl Consumers {
             .lock()
             .groups
             .get(group)
-            .map(|group| {
-                group.members.values().filter(|m| m.is_live(now)).map(|m| m.client_id.clone()).collect()
-            })
+            .map(|group| group.members.values().filter(|m| m.is_live(now)).map(|m| m.client_id.clone()).collect())
             .unwrap_or_default()
     }
 

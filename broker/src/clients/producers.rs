@@ -63,10 +63,6 @@ impl Producers {
 
     /// All groups with their members.
     pub(crate) fn all(&self) -> Vec<(String, Vec<Member>)> {
-        self.groups
-            .lock()
-            .iter()
-            .map(|(group, members)| (group.clone(), members.values().cloned().collect()))
-            .collect()
+        self.groups.lock().iter().map(|(group, members)| (group.clone(), members.values().cloned().collect())).collect()
     }
 }

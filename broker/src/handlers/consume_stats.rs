@@ -45,7 +45,8 @@ pub(crate) fn stats(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>
         let committed = broker.offsets.of_topic(&group, &topic);
         for queue_id in 0..config.read_queue_nums {
             let consumer_offset = committed.get(&queue_id).copied().unwrap_or(0).max(0);
-            let last = if consumer_offset > 0 { store_time(broker, &topic, queue_id, consumer_offset - 1) } else { None };
+            let last =
+                if consumer_offset > 0 { store_time(broker, &topic, queue_id, consumer_offset - 1) } else { None };
             table.insert(
                 MessageQueue::new(topic.clone(), broker.config.name.clone(), queue_id),
                 QueueProgress {
@@ -68,7 +69,11 @@ struct GroupList {
 }
 
 /// Code 300.
-pub(crate) fn groups_of_topic(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn groups_of_topic(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let topic: String = cmd.ext.required("topic")?;
     let mut groups = broker.consumers.groups_of(&topic);
     groups.extend(broker.offsets.groups_of(&topic));
@@ -85,7 +90,11 @@ struct TopicList {
 }
 
 /// Code 343.
-pub(crate) fn topics_of_group(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn topics_of_group(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let group: String = cmd.ext.required("group")?;
     let mut topics = broker.offsets.topics_of(&group);
     if let Some(view) = broker.consumers.view(&group) {

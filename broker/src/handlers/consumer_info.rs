@@ -90,7 +90,11 @@ struct ProducerTable {
 }
 
 /// Code 328.
-pub(crate) fn all_producers(broker: &Arc<Broker>, _cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn all_producers(
+    broker: &Arc<Broker>,
+    _cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let info = |member: &Member| ProducerInfo {
         client_id: member.client_id.to_string(),
         language: member.language.name(),
@@ -98,6 +102,11 @@ pub(crate) fn all_producers(broker: &Arc<Broker>, _cmd: &Command, _conn: &Arc<Co
         remote_ip: format!("/{}", member.conn.peer()),
         version: member.version,
     };
-    let data = broker.producers.all().into_iter().map(|(group, members)| (group, members.iter().map(info).collect())).collect();
+    let data = broker
+        .producers
+        .all()
+        .into_iter()
+        .map(|(group, members)| (group, members.iter().map(info).collect()))
+        .collect();
     Ok(json_answer(&ProducerTable { data }))
 }

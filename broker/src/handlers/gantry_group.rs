@@ -24,15 +24,13 @@ const BACKOFF_MAX_MS: u64 = 365 * 24 * 3_600_000;
 
 /// The settings of a group: stored ones, or those that its native configuration amounts to.
 pub(crate) fn spec_of(config: &GroupConfig) -> GroupSpec {
-    config
-        .attributes
-        .get(ATTRIBUTE_SPEC)
-        .and_then(|text| wire::json::from_slice(text.as_bytes()).ok())
-        .unwrap_or_else(|| GroupSpec {
+    config.attributes.get(ATTRIBUTE_SPEC).and_then(|text| wire::json::from_slice(text.as_bytes()).ok()).unwrap_or_else(
+        || GroupSpec {
             ordered: config.consume_message_orderly,
             max_attempts: u32::try_from(config.retry_max_times.saturating_add(1)).unwrap_or(1).clamp(1, 100),
             ..GroupSpec::default()
-        })
+        },
+    )
 }
 
 /// The stored subscriptions of a group.
@@ -64,7 +62,8 @@ fn change(
     build: impl FnOnce(Option<&GroupConfig>) -> Result<GroupConfig, BrokerError>,
 ) -> Result<Arc<GroupConfig>, BrokerError> {
     let mut refused = None;
-    let change = broker.groups.modify(group, broker.now_ms(), |known| build(known).map_err(|error| refused = Some(error)).ok());
+    let change =
+        broker.groups.modify(group, broker.now_ms(), |known| build(known).map_err(|error| refused = Some(error)).ok());
     if let Some(error) = refused {
         return Err(error);
     }
@@ -165,7 +164,11 @@ fn find(broker: &Broker, group: &str) -> Result<Arc<GroupConfig>, BrokerError> {
 
 /// Code 900005. The start position of every queue is durable before the answer; a topic the group
 /// subscribes to already keeps its progress.
-pub(crate) fn put_subscription(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn put_subscription(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let group: String = cmd.ext.required("group")?;
     let topic: String = cmd.ext.required("topic")?;
     let mut wanted: SubscriptionSpec = json_body(cmd)?;
@@ -241,7 +244,11 @@ fn check_subscription(wanted: &SubscriptionSpec) -> Result<(), BrokerError> {
 }
 
 /// Code 900006. What the group has not read of the topic is given up.
-pub(crate) fn delete_subscription(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn delete_subscription(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let group: String = cmd.ext.required("group")?;
     let topic: String = cmd.ext.required("topic")?;
     let mut removed = false;

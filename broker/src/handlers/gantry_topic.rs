@@ -25,7 +25,12 @@ const IMMUTABLE: [&str; 2] = ["message.type", "gantry.type"];
 ///
 /// # Errors
 /// The expectation does not hold.
-pub(crate) fn check_expectation(cmd: &Command, kind: &'static str, name: &str, found: Option<u64>) -> Result<(), BrokerError> {
+pub(crate) fn check_expectation(
+    cmd: &Command,
+    kind: &'static str,
+    name: &str,
+    found: Option<u64>,
+) -> Result<(), BrokerError> {
     let Some(expected) = cmd.ext.optional::<u64>("expect")? else { return Ok(()) };
     match (expected, found) {
         (0, None) => Ok(()),
@@ -66,7 +71,12 @@ pub(crate) fn put(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) 
     Ok(json_answer(&detail(broker, &change.config)))
 }
 
-fn build(cmd: &Command, topic: &str, spec: &TopicSpec, known: Option<&TopicConfig>) -> Result<TopicConfig, BrokerError> {
+fn build(
+    cmd: &Command,
+    topic: &str,
+    spec: &TopicSpec,
+    known: Option<&TopicConfig>,
+) -> Result<TopicConfig, BrokerError> {
     let found = known.map(TopicConfig::version);
     check_expectation(cmd, "topic", topic, found)?;
     if let Some(known) = known {
@@ -75,7 +85,10 @@ fn build(cmd: &Command, topic: &str, spec: &TopicSpec, known: Option<&TopicConfi
             if let (Some(before), Some(after)) = (before, after)
                 && before != after
             {
-                return Err(BrokerError::Immutable(format!("{name} of topic [{}] is {before} and stays so", names::shorten(topic))));
+                return Err(BrokerError::Immutable(format!(
+                    "{name} of topic [{}] is {before} and stays so",
+                    names::shorten(topic)
+                )));
             }
         }
     }

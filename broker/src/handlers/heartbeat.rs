@@ -258,7 +258,11 @@ struct ConsumerList {
 }
 
 /// Code 38.
-pub(crate) fn consumer_list(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn consumer_list(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let group: String = cmd.ext.required("consumerGroup")?;
     let ids = broker.consumers.client_ids(&group);
     if ids.is_empty() {
@@ -276,7 +280,11 @@ struct CheckBody {
 }
 
 /// Code 46: whether a subscription can be served, before a client relies on it.
-pub(crate) fn check_client(_broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn check_client(
+    _broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     if cmd.body.is_empty() {
         return Ok(success());
     }
@@ -284,9 +292,9 @@ pub(crate) fn check_client(_broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Con
     let wanted = &body.subscription_data;
     match Filter::parse(wanted.expression_type.as_deref(), Some(&wanted.sub_string)) {
         Ok(_) => Ok(success()),
-        Err(FilterError::Kind(_)) => Err(BrokerError::Absent(
-            "broker does not support consumer to filter message by SQL92".to_owned(),
-        )),
+        Err(FilterError::Kind(_)) => {
+            Err(BrokerError::Absent("broker does not support consumer to filter message by SQL92".to_owned()))
+        }
         Err(FilterError::TooLarge) => Err(BrokerError::Subscription("the expression is too long".to_owned())),
     }
 }

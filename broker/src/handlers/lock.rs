@@ -45,7 +45,10 @@ struct LockAnswer {
 fn parse(cmd: &Command) -> Result<(LockBody, Vec<QueueName>), BrokerError> {
     let body: LockBody = json_body(cmd)?;
     if body.mq_set.len() > QUEUES_MAX {
-        return Err(BrokerError::Body(format!("{} queues in one request, the limit is {QUEUES_MAX}", body.mq_set.len())));
+        return Err(BrokerError::Body(format!(
+            "{} queues in one request, the limit is {QUEUES_MAX}",
+            body.mq_set.len()
+        )));
     }
     if body.client_id.is_empty() || body.consumer_group.is_empty() {
         return Err(BrokerError::Body("clientId and consumerGroup are required".to_owned()));

@@ -136,7 +136,10 @@ fn prepare(broker: &Arc<Broker>, cmd: &Command) -> Result<(Pull, Option<Duration
         return Err(plain(BrokerError::GroupMode { group, members: members.join(",") }));
     }
     let filter = if sys_flag & flags::PULL_SUBSCRIPTION != 0 {
-        Arc::new(Filter::parse(ext.get("expressionType"), ext.get("subscription")).map_err(|error| plain(unparsed(error)))?)
+        Arc::new(
+            Filter::parse(ext.get("expressionType"), ext.get("subscription"))
+                .map_err(|error| plain(unparsed(error)))?,
+        )
     } else {
         if broker.consumers.is_broadcasting(&group) == Some(true) && !config.consume_broadcast_enable {
             let text = format!("the consumer group[{}] can not consume by broadcast way", names::shorten(&group));
@@ -214,7 +217,8 @@ fn finish(broker: &Arc<Broker>, pull: Pull, wait: Option<Duration>, to: Responde
 fn read_queue(broker: &Broker, pull: &Pull) -> Result<ReadOutcome, BrokerError> {
     let mut outcome = read::read(&broker.store, &pull.topic, pull.queue_id, pull.offset, pull.limits, &pull.filter)?;
     if let Some(offset) = broker.offsets.take_reset(&pull.group, &pull.topic, pull.queue_id) {
-        outcome = ReadOutcome { status: ReadStatus::OffsetReset, next: offset, records: Vec::new(), bytes: 0, ..outcome };
+        outcome =
+            ReadOutcome { status: ReadStatus::OffsetReset, next: offset, records: Vec::new(), bytes: 0, ..outcome };
     }
     Ok(outcome)
 }

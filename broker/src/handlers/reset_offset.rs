@@ -34,7 +34,10 @@ pub(crate) fn reset(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>
         return Err(BrokerError::NoGroup(names::shorten(&group)));
     }
     if queue >= config.read_queue_nums {
-        return Err(BrokerError::Invalid(format!("queueId[{queue}] is illegal, the topic has {} queues", config.read_queue_nums)));
+        return Err(BrokerError::Invalid(format!(
+            "queueId[{queue}] is illegal, the topic has {} queues",
+            config.read_queue_nums
+        )));
     }
     let queues = if queue >= 0 { queue..queue + 1 } else { 0..config.read_queue_nums };
     let mut targets = Vec::new();
@@ -44,7 +47,9 @@ pub(crate) fn reset(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>
         let target = match offset.filter(|_| queue >= 0) {
             Some(offset) if (min..=max).contains(&offset) => offset,
             Some(offset) => {
-                return Err(BrokerError::Absent(format!("Target offset {offset} not in consume queue range [{min}-{max}]")));
+                return Err(BrokerError::Absent(format!(
+                    "Target offset {offset} not in consume queue range [{min}-{max}]"
+                )));
             }
             None if timestamp < 0 => max,
             None => broker.store.offset_by_time(&topic, queue_id, timestamp, Boundary::Lower).to_wire().clamp(min, max),

@@ -93,8 +93,12 @@ fn confirm(broker: &Arc<Broker>, stored: Stored, to: Responder) {
 fn response(stored: &Stored, status: PutStatus) -> Command {
     let mut response = match status {
         PutStatus::Buffered | PutStatus::Flushed => Command::response(ResponseCode::Success),
-        PutStatus::FlushTimeout => Command::error(ResponseCode::FlushDiskTimeout, "stored, not confirmed on the disk in time"),
-        PutStatus::Failed => Command::error(ResponseCode::FlushDiskTimeout, "stored, the disk failed before it was confirmed"),
+        PutStatus::FlushTimeout => {
+            Command::error(ResponseCode::FlushDiskTimeout, "stored, not confirmed on the disk in time")
+        }
+        PutStatus::Failed => {
+            Command::error(ResponseCode::FlushDiskTimeout, "stored, the disk failed before it was confirmed")
+        }
     };
     let ext = &mut response.ext;
     ext.put("msgId", stored.msg_id.as_str());
@@ -186,9 +190,11 @@ fn store(broker: &Arc<Broker>, cmd: &Command, peer: SocketAddr) -> Result<Stored
 /// A record that fits no log file breaks a limit of the message, not of the broker.
 pub(crate) fn too_large(error: BrokerError) -> BrokerError {
     match error {
-        BrokerError::Store(store::StoreError::TooLarge { size_bytes, size_max_bytes }) => BrokerError::MessageIllegal(format!(
-            "the message is illegal: with its properties it has {size_bytes} bytes, the limit is {size_max_bytes}"
-        )),
+        BrokerError::Store(store::StoreError::TooLarge { size_bytes, size_max_bytes }) => {
+            BrokerError::MessageIllegal(format!(
+                "the message is illegal: with its properties it has {size_bytes} bytes, the limit is {size_max_bytes}"
+            ))
+        }
         other => other,
     }
 }
@@ -219,7 +225,10 @@ fn find_topic(broker: &Broker, request: &SendRequest<'_>) -> Result<Arc<TopicCon
 fn pick_queue(broker: &Broker, topic: &TopicConfig) -> Result<i32, BrokerError> {
     let queues = u64::try_from(topic.write_queue_nums).unwrap_or(0);
     if queues == 0 {
-        return Err(BrokerError::Forbidden(format!("topic[{}] has no writable queue", names::shorten(&topic.topic_name))));
+        return Err(BrokerError::Forbidden(format!(
+            "topic[{}] has no writable queue",
+            names::shorten(&topic.topic_name)
+        )));
     }
     i32::try_from(broker.ids.sequence() % queues).map_err(|_| BrokerError::Internal("queue id"))
 }

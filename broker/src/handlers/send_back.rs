@@ -62,7 +62,10 @@ fn put_back(broker: &Arc<Broker>, cmd: &Command) -> Result<Option<AppendOutcome>
     }
     let retry_topic = broker.ensure_retry_topic(&config)?;
     if !retry_topic.is_writable() {
-        return Err(BrokerError::Forbidden(format!("topic[{}] is not writable", names::shorten(&retry_topic.topic_name))));
+        return Err(BrokerError::Forbidden(format!(
+            "topic[{}] is not writable",
+            names::shorten(&retry_topic.topic_name)
+        )));
     }
     let absent = || BrokerError::Absent(format!("look message by offset failed, {offset}"));
     let at = PhysicalOffset::from_wire(offset).ok_or_else(absent)?;

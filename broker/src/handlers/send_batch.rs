@@ -38,7 +38,10 @@ pub(crate) fn store(
     check_body(broker, body.len())?;
     let entries = decode_batch(&body).map_err(|error| BrokerError::MessageIllegal(error.to_string()))?;
     if entries.len() > BATCH_MAX {
-        return Err(BrokerError::MessageIllegal(format!("the batch has {} messages, the limit is {BATCH_MAX}", entries.len())));
+        return Err(BrokerError::MessageIllegal(format!(
+            "the batch has {} messages, the limit is {BATCH_MAX}",
+            entries.len()
+        )));
     }
     let mut properties = Vec::with_capacity(entries.len());
     for entry in &entries {
@@ -77,10 +80,8 @@ pub(crate) fn store(
     };
     broker.metrics.put_messages.inc_by(outcomes.len() as u64);
     broker.metrics.put_bytes.inc_by(outcomes.iter().map(|outcome| u64::from(outcome.wrote_bytes)).sum());
-    let ids: Vec<String> = outcomes
-        .iter()
-        .map(|outcome| offset_msg_id(broker.store_host, outcome.physical_offset.to_wire()))
-        .collect();
+    let ids: Vec<String> =
+        outcomes.iter().map(|outcome| offset_msg_id(broker.store_host, outcome.physical_offset.to_wire())).collect();
     Ok(Stored {
         last: *last,
         msg_id: ids.join(","),

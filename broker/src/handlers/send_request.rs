@@ -127,7 +127,9 @@ impl Wishes {
                 }
                 property::UNIQ_KEY => wishes.has_uniq_key = true,
                 property::TRAN_MSG => wishes.transaction = value.eq_ignore_ascii_case("true"),
-                property::TIMER_DELAY_SEC | property::TIMER_DELAY_MS | property::TIMER_DELIVER_MS => wishes.timer = true,
+                property::TIMER_DELAY_SEC | property::TIMER_DELAY_MS | property::TIMER_DELIVER_MS => {
+                    wishes.timer = true
+                }
                 _ => {}
             }
         }

@@ -77,7 +77,10 @@ fn raise_version(attributes: &mut BTreeMap<String, String>, changed: bool, versi
 pub(crate) fn check_change(topic: &str) -> Result<(), BrokerError> {
     names::check_topic(topic).map_err(BrokerError::Invalid)?;
     if names::is_system_topic(topic) {
-        return Err(BrokerError::Invalid(format!("The topic[{}] is conflict with system topic.", names::shorten(topic))));
+        return Err(BrokerError::Invalid(format!(
+            "The topic[{}] is conflict with system topic.",
+            names::shorten(topic)
+        )));
     }
     Ok(())
 }
@@ -103,7 +106,8 @@ pub(crate) fn check_shape(read: i32, write: i32, perm: i32) -> Result<(), Broker
 
 /// `+name=value` and `-name`, comma separated.
 fn parse_attributes(text: &str) -> Result<Vec<(String, Option<String>)>, BrokerError> {
-    let bad = |part: &str| BrokerError::Absent(format!("add/alter attribute format is wrong: {}", names::shorten(part)));
+    let bad =
+        |part: &str| BrokerError::Absent(format!("add/alter attribute format is wrong: {}", names::shorten(part)));
     let mut changes = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let change = if let Some(pair) = part.strip_prefix('+') {
@@ -241,7 +245,11 @@ struct TopicList {
 }
 
 /// Code 305.
-pub(crate) fn system_list(broker: &Arc<Broker>, _cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn system_list(
+    broker: &Arc<Broker>,
+    _cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let mut list: Vec<String> = names::system_topics().iter().map(|name| (*name).to_owned()).collect();
     list.push(broker.config.cluster.clone());
     list.push(broker.config.name.clone());

@@ -71,13 +71,13 @@ impl<T> Holds<T> {
             None => Arc::from(topic),
         };
         inner.deadlines.insert((deadline, id), (key.clone(), queue_id));
-        inner
-            .queues
-            .entry(key)
-            .or_default()
-            .entry(queue_id)
-            .or_default()
-            .push(Held { id, from, filter, deadline, payload });
+        inner.queues.entry(key).or_default().entry(queue_id).or_default().push(Held {
+            id,
+            from,
+            filter,
+            deadline,
+            payload,
+        });
         Ok((id, sooner))
     }
 
@@ -131,9 +131,7 @@ impl<T> Holds<T> {
             let due = {
                 let inner = self.inner.lock();
                 match inner.deadlines.first_key_value() {
-                    Some(((deadline, id), (topic, queue))) if *deadline <= now => {
-                        Some((*id, topic.clone(), *queue))
-                    }
+                    Some(((deadline, id), (topic, queue))) if *deadline <= now => Some((*id, topic.clone(), *queue)),
                     _ => None,
                 }
             };
@@ -149,12 +147,8 @@ impl<T> Holds<T> {
         let mut inner = self.inner.lock();
         inner.deadlines.clear();
         let queues = std::mem::take(&mut inner.queues);
-        let all: Vec<T> = queues
-            .into_values()
-            .flat_map(HashMap::into_values)
-            .flatten()
-            .map(|held| held.payload)
-            .collect();
+        let all: Vec<T> =
+            queues.into_values().flat_map(HashMap::into_values).flatten().map(|held| held.payload).collect();
         self.count.fetch_sub(all.len(), Ordering::Relaxed);
         all
     }

@@ -49,11 +49,14 @@ pub(super) fn found(broker: &Broker, waiting: Waiting, swept: Swept) {
     };
     let mut response = Command::response(ResponseCode::Success).with_remark("FOUND");
     if gantry {
-        response = response.with_header(&header).with_body(swept.leased.into_iter().map(|leased| leased.record).collect::<Vec<Bytes>>());
+        response = response
+            .with_header(&header)
+            .with_body(swept.leased.into_iter().map(|leased| leased.record).collect::<Vec<Bytes>>());
     } else {
         let (starts, offsets) = infos(&swept.leased);
         let header = PopResponse { start_offset_info: Some(starts), msg_offset_info: Some(offsets), ..header };
-        let body: Vec<Bytes> = swept.leased.iter().map(|leased| native_record(broker, &waiting, &header, leased)).collect();
+        let body: Vec<Bytes> =
+            swept.leased.iter().map(|leased| native_record(broker, &waiting, &header, leased)).collect();
         response = response.with_header(&header).with_body(body);
     }
     waiting.to.send(response);
@@ -116,7 +119,11 @@ fn encode_retry(broker: &Broker, waiting: &Waiting, header: &PopResponse, leased
     properties.set(property::POP_CK, receipt.encode());
     properties.remove(property::LEASE);
     let text = properties.encode_checked().ok()?;
-    let fields = RecordFields { topic: first_topic(&waiting.ask.group, view.topic, &view), properties: text.as_bytes(), ..view.fields() };
+    let fields = RecordFields {
+        topic: first_topic(&waiting.ask.group, view.topic, &view),
+        properties: text.as_bytes(),
+        ..view.fields()
+    };
     let mut record = Vec::new();
     encode_record(&fields, &mut record).ok()?;
     patch_record(&mut record, view.queue_offset, view.physical_offset, view.store_ts_ms);
@@ -140,12 +147,15 @@ pub(super) fn empty(broker: &Broker, waiting: Waiting, swept: &Swept) {
         paused: (gantry && ask.rules.policy.paused).then_some(true),
         ..PopResponse::default()
     };
-    waiting.to.send(Command::response(ResponseCode::PollingTimeout).with_remark("NO_MESSAGE_IN_QUEUE").with_header(&header));
+    waiting
+        .to
+        .send(Command::response(ResponseCode::PollingTimeout).with_remark("NO_MESSAGE_IN_QUEUE").with_header(&header));
 }
 
 /// The answer of a notification.
 pub(super) fn notified(waiting: Waiting, has_msg: bool, polling_full: bool) {
-    let mut response = Command::response(ResponseCode::Success).with_header(&NotificationResponse { has_msg, polling_full });
+    let mut response =
+        Command::response(ResponseCode::Success).with_header(&NotificationResponse { has_msg, polling_full });
     if polling_full {
         response.ext.put("reason", "too_many_waiters");
     }

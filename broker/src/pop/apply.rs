@@ -91,7 +91,14 @@ pub fn apply(state: &mut QueueState, position: u64, event: &Event) -> i64 {
         Event::Leased { id, start, next, pop_time_ms, invisible_ms, messages } => {
             let visible_at_ms = pop_time_ms.saturating_add_unsigned(*invisible_ms);
             for &(offset, attempt) in messages {
-                let lease = Lease { id: *id, pop_time_ms: *pop_time_ms, visible_at_ms, attempt, start: *start, hold: Hold::Held };
+                let lease = Lease {
+                    id: *id,
+                    pop_time_ms: *pop_time_ms,
+                    visible_at_ms,
+                    attempt,
+                    start: *start,
+                    hold: Hold::Held,
+                };
                 state.insert(offset, lease);
             }
             state.next = *next;

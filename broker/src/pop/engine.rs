@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use clock::{Clock, Monotonic};
 use store::{MessageDraft, PhysicalOffset, Store};
@@ -84,7 +84,14 @@ impl Pop {
     ///
     /// # Errors
     /// The snapshot of this start cannot be written: without it lease ids might repeat.
-    pub(crate) fn recover(store: &Store, clock: &dyn Clock, file: ConfigFile, cluster: &str, broker_name: &str, waiters_max: usize) -> Result<Self, BrokerError> {
+    pub(crate) fn recover(
+        store: &Store,
+        clock: &dyn Clock,
+        file: ConfigFile,
+        cluster: &str,
+        broker_name: &str,
+        waiters_max: usize,
+    ) -> Result<Self, BrokerError> {
         let snapshot = file.read()?.and_then(|text| Snapshot::decode(&text));
         let log_topic = names::revive_log(cluster);
         let mut replay = Replay::new(snapshot.as_ref(), store.min_physical().get());
@@ -95,7 +102,8 @@ impl Pop {
             }
         }
         let (table, last_epoch) = replay.finish();
-        let latest_pop_ms = table.all().iter().filter_map(|slot| slot.lock().map(|locked| locked.state().last_pop_time_ms)).max();
+        let latest_pop_ms =
+            table.all().iter().filter_map(|slot| slot.lock().map(|locked| locked.state().last_pop_time_ms)).max();
         let wall_ms = i64::try_from(clock.now_ms()).unwrap_or(i64::MAX);
         let pop = Pop {
             table,
@@ -114,7 +122,10 @@ impl Pop {
             log_topic,
             broker_name: broker_name.to_owned(),
             file,
-            time: SteadyTime { start_wall_ms: wall_ms.max(latest_pop_ms.unwrap_or(i64::MIN)), start: clock.monotonic() },
+            time: SteadyTime {
+                start_wall_ms: wall_ms.max(latest_pop_ms.unwrap_or(i64::MIN)),
+                start: clock.monotonic(),
+            },
             log_end_at_start: store.written(),
         };
         pop.save(store)?;
@@ -174,7 +185,13 @@ impl Pop {
     }
 
     /// Applies a fact that is in the log at `position`, and enters the deadline it brings.
-    pub(super) fn apply(&self, locked: &mut Locked<'_>, slot: &Arc<Slot>, position: PhysicalOffset, event: &super::apply::Event) {
+    pub(super) fn apply(
+        &self,
+        locked: &mut Locked<'_>,
+        slot: &Arc<Slot>,
+        position: PhysicalOffset,
+        event: &super::apply::Event,
+    ) {
         locked.apply(position.get(), event);
         self.facts.fetch_add(1, Ordering::Relaxed);
         self.schedule_if(locked.to_schedule(), slot);
@@ -184,8 +201,15 @@ impl Pop {
     ///
     /// # Errors
     /// The store's.
-    pub(super) fn append_fact(&self, broker: &Broker, draft: &Draft, queue_id: i32, at_ms: i64) -> Result<PhysicalOffset, BrokerError> {
-        let properties: Properties = [(property::TAGS, draft.tag), (property::UNIQ_KEY, draft.key.as_str())].into_iter().collect();
+    pub(super) fn append_fact(
+        &self,
+        broker: &Broker,
+        draft: &Draft,
+        queue_id: i32,
+        at_ms: i64,
+    ) -> Result<PhysicalOffset, BrokerError> {
+        let properties: Properties =
+            [(property::TAGS, draft.tag), (property::UNIQ_KEY, draft.key.as_str())].into_iter().collect();
         let text = properties.encode();
         let fields = fact_fields(&self.log_topic, queue_id, &draft.body, text.as_bytes(), broker.store_host, at_ms);
         Ok(broker.append(&MessageDraft::from(fields))?.physical_offset)
@@ -207,7 +231,14 @@ fn wait_flushed(store: &Store, end: PhysicalOffset) -> Result<(), BrokerError> {
     }
 }
 
-fn fact_fields<'a>(topic: &'a str, queue_id: i32, body: &'a [u8], properties: &'a [u8], host: SocketAddr, at_ms: i64) -> RecordFields<'a> {
+fn fact_fields<'a>(
+    topic: &'a str,
+    queue_id: i32,
+    body: &'a [u8],
+    properties: &'a [u8],
+    host: SocketAddr,
+    at_ms: i64,
+) -> RecordFields<'a> {
     RecordFields {
         topic,
         queue_id,

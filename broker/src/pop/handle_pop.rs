@@ -56,7 +56,11 @@ pub(crate) fn notify(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
 }
 
 /// How many requests of a group wait on a topic.
-pub(crate) fn polling_info(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn polling_info(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let request: PollingInfoRequest = cmd.header()?;
     let count = broker.pop.waiters.len_of(&request.consumer_group, &request.topic);
     let header = PollingInfoResponse { polling_num: i32::try_from(count).unwrap_or(i32::MAX) };
@@ -68,7 +72,10 @@ fn parse_pop(broker: &Arc<Broker>, cmd: &Command) -> Result<(Ask, Form, u64), Br
     let gantry = request.gantry == Some(true);
     let (form, most) = if gantry { (Form::Gantry, GANTRY_MESSAGES_MAX) } else { (Form::Native, NATIVE_MESSAGES_MAX) };
     if !(1..=most).contains(&request.max_msg_nums) {
-        return Err(BrokerError::Invalid(format!("the pop message's num is {}, must be 1 to {most}", request.max_msg_nums)));
+        return Err(BrokerError::Invalid(format!(
+            "the pop message's num is {}, must be 1 to {most}",
+            request.max_msg_nums
+        )));
     }
     if request.order == Some(true) {
         return Err(BrokerError::NotSupported("ordered pop"));

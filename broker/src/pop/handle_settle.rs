@@ -48,7 +48,9 @@ pub(crate) fn batch_ack(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
         // Apache answers the whole with one code: it is missing only when all of it is.
         if decisions.iter().any(|decision| decision.status == Status::Acked) {
             let gone = decisions.iter().filter(|decision| decision.status != Status::Acked).count();
-            return Command::response(ResponseCode::Success).with_ext("status", "acked").with_ext("gone", u64::try_from(gone).unwrap_or(0));
+            return Command::response(ResponseCode::Success)
+                .with_ext("status", "acked")
+                .with_ext("gone", u64::try_from(gone).unwrap_or(0));
         }
         Command::response(ResponseCode::NoMessage).with_ext("status", "gone")
     });
@@ -56,9 +58,8 @@ pub(crate) fn batch_ack(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
 
 /// Another invisible time for a RocketMQ client. Its lease keeps its pop time, so that the receipt stays good.
 pub(crate) fn change_invisible(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
-    let parsed = parse_change(broker, cmd).map(|(group, items, pop_time_ms, revive_queue_id)| {
-        ((group, items), (pop_time_ms, revive_queue_id))
-    });
+    let parsed = parse_change(broker, cmd)
+        .map(|(group, items, pop_time_ms, revive_queue_id)| ((group, items), (pop_time_ms, revive_queue_id)));
     let (parsed, receipt) = match parsed {
         Ok((parsed, receipt)) => (Ok(parsed), receipt),
         Err(error) => (Err(error), (0, 0)),
@@ -85,7 +86,12 @@ pub(crate) fn change_invisible(broker: &Arc<Broker>, cmd: &Command, to: Responde
 type Parsed = Result<(String, Vec<Item>), BrokerError>;
 
 /// Settles and answers once that is durable.
-fn finish(broker: &Arc<Broker>, to: Responder, parsed: Parsed, answer: impl FnOnce(&Broker, &[Decision]) -> Command + Send + 'static) {
+fn finish(
+    broker: &Arc<Broker>,
+    to: Responder,
+    parsed: Parsed,
+    answer: impl FnOnce(&Broker, &[Decision]) -> Command + Send + 'static,
+) {
     let (group, items) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => return to.send(error.to_response()),
@@ -180,7 +186,15 @@ fn result(decision: &Decision) -> SettleResult {
 fn parse_ack(broker: &Broker, cmd: &Command) -> Parsed {
     let request: AckRequest = cmd.header()?;
     let receipt = WireReceipt::parse(&request.extra_info)?;
-    let item = native_item(broker, &request.consumer_group, &request.topic, request.queue_id, request.queue_offset, &receipt, Op::Ack)?;
+    let item = native_item(
+        broker,
+        &request.consumer_group,
+        &request.topic,
+        request.queue_id,
+        request.queue_offset,
+        &receipt,
+        Op::Ack,
+    )?;
     Ok((request.consumer_group, vec![item]))
 }
 
@@ -191,12 +205,28 @@ fn parse_change(broker: &Broker, cmd: &Command) -> Result<(String, Vec<Item>, i6
         Ok(ms) if ms > 0 => Op::Extend(Some(ms)),
         _ => Op::Release(0),
     };
-    let item = native_item(broker, &request.consumer_group, &request.topic, request.queue_id, request.queue_offset, &receipt, op)?;
+    let item = native_item(
+        broker,
+        &request.consumer_group,
+        &request.topic,
+        request.queue_id,
+        request.queue_offset,
+        &receipt,
+        op,
+    )?;
     let revive_queue_id = revive_queue(&request.consumer_group, &item.topic, item.queue_id);
     Ok((request.consumer_group, vec![item], receipt.pop_time_ms, revive_queue_id))
 }
 
-fn native_item(broker: &Broker, group: &str, topic: &str, queue_id: i32, offset: i64, receipt: &WireReceipt, op: Op) -> Result<Item, BrokerError> {
+fn native_item(
+    broker: &Broker,
+    group: &str,
+    topic: &str,
+    queue_id: i32,
+    offset: i64,
+    receipt: &WireReceipt,
+    op: Op,
+) -> Result<Item, BrokerError> {
     let topic = popped_topic(group, topic, receipt.retry);
     let config = broker.topics.get(&topic).ok_or_else(|| BrokerError::NoTopic(core_names::shorten(&topic)))?;
     if !(0..config.read_queue_nums).contains(&queue_id) {
@@ -275,7 +305,13 @@ fn parse_batch_ack(broker: &Broker, cmd: &Command) -> Parsed {
                 return Err(BrokerError::Invalid(format!("more than {ITEMS_MAX} acks")));
             }
             let offset = start.saturating_add(bit);
-            items.push(Item { topic: topic.clone(), queue_id: ack.q, offset, receipt: Receipt::PopTime(ack.pt), op: Op::Ack });
+            items.push(Item {
+                topic: topic.clone(),
+                queue_id: ack.q,
+                offset,
+                receipt: Receipt::PopTime(ack.pt),
+                op: Op::Ack,
+            });
         }
     }
     match group {

@@ -168,7 +168,15 @@ impl World {
             self.places[message] = Place::Leased;
             self.attempts[message] += 1;
             let id = LeaseId::new(self.epoch, position);
-            let held = Held { topic: topic.to_owned(), queue_id, offset, id, pop_time_ms: point.pop_time_ms, message, acked: false };
+            let held = Held {
+                topic: topic.to_owned(),
+                queue_id,
+                offset,
+                id,
+                pop_time_ms: point.pop_time_ms,
+                message,
+                acked: false,
+            };
             self.receipts.push(held);
         }
         taken.len()
@@ -187,12 +195,17 @@ impl World {
         }
         if let Some(change) = decision.change {
             let check_point = locked.state().lease(held.offset, receipt).map(|lease| (lease.start, lease.pop_time_ms));
-            let part = Part { topic: held.topic.clone(), queue_id: held.queue_id, check_point, changes: vec![change.clone()] };
+            let part =
+                Part { topic: held.topic.clone(), queue_id: held.queue_id, check_point, changes: vec![change.clone()] };
             let position = self.append_draft(record::settle_draft(GROUP, "b", self.now_ms, &[part]).unwrap());
             locked.apply(position, &Event::Settled { at_ms: self.now_ms, changes: vec![change] });
             match decision.status {
                 Status::Acked => {
-                    assert_eq!(self.places[held.message], Place::Leased, "an ack takes effect on a leased message only");
+                    assert_eq!(
+                        self.places[held.message],
+                        Place::Leased,
+                        "an ack takes effect on a leased message only"
+                    );
                     self.places[held.message] = Place::Done;
                     self.receipts[index].acked = true;
                 }
@@ -214,7 +227,8 @@ impl World {
                 let fate = settle::fate(&lease, &self.policy);
                 let dead = !matches!(fate, Fate::Retry { .. });
                 let event = Event::Returned { offset, id: lease.id, dead, at_ms: self.now_ms };
-                let entry = Entry::Returned { topic: key.topic.to_string(), queue_id: key.queue_id, event: event.clone() };
+                let entry =
+                    Entry::Returned { topic: key.topic.to_string(), queue_id: key.queue_id, event: event.clone() };
                 let position = self.append(entry);
                 locked.apply(position, &event);
                 if let Fate::Retry { counted, .. } = fate {
@@ -237,7 +251,9 @@ impl World {
         for (position, entry) in self.log.iter().filter(|(position, _)| (from..end).contains(position)) {
             match entry {
                 Entry::Fact(tag, body) => replay.record(*position, &record::decode(tag, body, *position).unwrap()),
-                Entry::Returned { topic, queue_id, event } => replay.returned(*position, GROUP, topic, *queue_id, event.clone()),
+                Entry::Returned { topic, queue_id, event } => {
+                    replay.returned(*position, GROUP, topic, *queue_id, event.clone())
+                }
             }
         }
         replay.finish()
@@ -266,7 +282,10 @@ impl World {
 
     fn copy(&self, snapshot: &mut Snapshot, wanted: impl Fn(usize) -> bool) {
         for (index, slot) in self.table.all().iter().enumerate().filter(|(index, _)| wanted(*index)) {
-            let known = snapshot.queues.iter().any(|queue| *queue.topic == *slot.key.topic && queue.queue_id == slot.key.queue_id);
+            let known = snapshot
+                .queues
+                .iter()
+                .any(|queue| *queue.topic == *slot.key.topic && queue.queue_id == slot.key.queue_id);
             if !known && index < 64 {
                 let locked = slot.lock().unwrap();
                 snapshot.queues.push(QueueSnapshot::take(GROUP, &slot.key.topic, slot.key.queue_id, locked.state()));
@@ -285,14 +304,21 @@ impl World {
             }
             4..=7 if !self.receipts.is_empty() => {
                 let recent = self.receipts.len().saturating_sub(40) as u64;
-                let index = if self.rng.one_in(8) { self.rng.below(self.receipts.len() as u64) } else { recent + self.rng.below(self.receipts.len() as u64 - recent) };
+                let index = if self.rng.one_in(8) {
+                    self.rng.below(self.receipts.len() as u64)
+                } else {
+                    recent + self.rng.below(self.receipts.len() as u64 - recent)
+                };
                 let op = match self.rng.below(10) {
                     0..=4 => Op::Ack,
                     5 => Op::Nack { delay_ms: Some(2_000), fault: Default::default() },
                     6 => Op::Extend(Some(8_000)),
                     7 => Op::Release(500),
                     8 => Op::Suspend,
-                    _ => Op::Nack { delay_ms: None, fault: super::lease::Fault { code: Some("E".into()), reason: None, at_ms: self.now_ms } },
+                    _ => Op::Nack {
+                        delay_ms: None,
+                        fault: super::lease::Fault { code: Some("E".into()), reason: None, at_ms: self.now_ms },
+                    },
                 };
                 self.settle(index as usize, &op);
             }
@@ -521,14 +547,28 @@ fn a_seek_ends_all_leases_and_a_take_over_only_those_delivered_again() {
         world.pop(TOPIC, 0, 6, 60_000);
         let slot = world.table.get(GROUP, TOPIC, 0).unwrap();
         let position = world.append_draft(record::position_draft(GROUP, TOPIC, 0, 2, void, world.now_ms).unwrap());
-        let event = match record::decode(record::TAG_POSITION, match &world.log[1].1 { Entry::Fact(_, body) => body, Entry::Returned { .. } => unreachable!() }, position) {
+        let event = match record::decode(
+            record::TAG_POSITION,
+            match &world.log[1].1 {
+                Entry::Fact(_, body) => body,
+                Entry::Returned { .. } => unreachable!(),
+            },
+            position,
+        ) {
             Some(Record::Events { mut events, .. }) => events.remove(0).event,
             _ => unreachable!(),
         };
         let mut locked = slot.lock().unwrap();
         locked.apply(position, &event);
         assert_eq!((locked.state().next, locked.state().in_flight_len()), (2, left));
-        let gone = settle::decide(locked.state(), &world.policy, 3, Receipt::Lease(world.receipts[3].id), &Op::Ack, world.now_ms);
+        let gone = settle::decide(
+            locked.state(),
+            &world.policy,
+            3,
+            Receipt::Lease(world.receipts[3].id),
+            &Op::Ack,
+            world.now_ms,
+        );
         assert_eq!(gone.status, Status::Gone);
         assert!(locked.state().leases_from(2).is_empty());
         let change: Option<Change> = gone.change;

@@ -51,7 +51,14 @@ impl Start {
 ///
 /// # Errors
 /// The table is full, or a start that has to be written down could not be.
-pub(super) fn open_slot(broker: &Broker, group: &str, topic: &str, queue_id: i32, start: Start, now_ms: i64) -> Result<Arc<Slot>, BrokerError> {
+pub(super) fn open_slot(
+    broker: &Broker,
+    group: &str,
+    topic: &str,
+    queue_id: i32,
+    start: Start,
+    now_ms: i64,
+) -> Result<Arc<Slot>, BrokerError> {
     let pop = &broker.pop;
     if let Some(slot) = pop.table.get(group, topic, queue_id) {
         return Ok(slot);
@@ -81,7 +88,13 @@ pub(super) fn open_slot(broker: &Broker, group: &str, topic: &str, queue_id: i32
 ///
 /// # Errors
 /// The store's.
-pub(super) fn move_to(broker: &Broker, slot: &Arc<Slot>, locked: &mut Locked<'_>, next: u64, void: bool) -> Result<PhysicalOffset, BrokerError> {
+pub(super) fn move_to(
+    broker: &Broker,
+    slot: &Arc<Slot>,
+    locked: &mut Locked<'_>,
+    next: u64,
+    void: bool,
+) -> Result<PhysicalOffset, BrokerError> {
     let pop = &broker.pop;
     let key = &slot.key;
     let at_ms = pop.now_ms(broker.clock.as_ref());
@@ -99,7 +112,8 @@ pub(super) fn move_to(broker: &Broker, slot: &Arc<Slot>, locked: &mut Locked<'_>
 /// The store's.
 pub(super) fn reconcile(broker: &Broker, slot: &Arc<Slot>, locked: &mut Locked<'_>) -> Result<(), BrokerError> {
     let key = &slot.key;
-    let committed = broker.offsets.get(&key.group, &key.topic, key.queue_id).and_then(|offset| u64::try_from(offset).ok());
+    let committed =
+        broker.offsets.get(&key.group, &key.topic, key.queue_id).and_then(|offset| u64::try_from(offset).ok());
     let state = locked.state();
     let foreign = committed.filter(|&offset| Some(offset) != state.mirrored && offset != state.next);
     if let Some(offset) = foreign {
@@ -137,7 +151,9 @@ pub(crate) fn start_at(broker: &Arc<Broker>, group: &str, topic: &str, start: St
     let now_ms = broker.pop.now_ms(broker.clock.as_ref());
     let mut end = None;
     for queue_id in 0..config.read_queue_nums.max(config.write_queue_nums) {
-        if broker.pop.table.get(group, topic, queue_id).is_some() || broker.offsets.get(group, topic, queue_id).is_some() {
+        if broker.pop.table.get(group, topic, queue_id).is_some()
+            || broker.offsets.get(group, topic, queue_id).is_some()
+        {
             continue;
         }
         let slot = open_slot(broker, group, topic, queue_id, Start::Earliest, now_ms)?;
@@ -154,7 +170,13 @@ pub(crate) fn start_at(broker: &Arc<Broker>, group: &str, topic: &str, start: St
 ///
 /// # Errors
 /// The store's, or not durable in time.
-pub(crate) fn set_position(broker: &Arc<Broker>, group: &str, topic: &str, queue_id: i32, offset: i64) -> Result<(), BrokerError> {
+pub(crate) fn set_position(
+    broker: &Arc<Broker>,
+    group: &str,
+    topic: &str,
+    queue_id: i32,
+    offset: i64,
+) -> Result<(), BrokerError> {
     let next = u64::try_from(offset).map_err(|_| BrokerError::Invalid(format!("offset {offset} is negative")))?;
     let Some(slot) = broker.pop.table.get(group, topic, queue_id) else {
         // No lease member ever came: the offset table alone is the progress.

@@ -84,10 +84,19 @@ pub struct PutBack {
 ///
 /// # Errors
 /// [`WireError::TooLong`] when even the least properties do not fit a record.
-pub fn build(group: &str, popped_topic: &str, old: &RecordView<'_>, lease: &Lease, fate: &Fate, now_ms: i64) -> Result<PutBack, WireError> {
+pub fn build(
+    group: &str,
+    popped_topic: &str,
+    old: &RecordView<'_>,
+    lease: &Lease,
+    fate: &Fate,
+    now_ms: i64,
+) -> Result<PutBack, WireError> {
     let mut properties = old.properties().to_owned();
     let first_topic = first_topic(group, popped_topic, old).to_owned();
-    for gone in [property::DELAY, property::POP_CK, property::WAIT, property::LEASE, property::REAL_TOPIC, property::REAL_QID] {
+    for gone in
+        [property::DELAY, property::POP_CK, property::WAIT, property::LEASE, property::REAL_TOPIC, property::REAL_QID]
+    {
         properties.remove(gone);
     }
     let offset_id = offset_msg_id(old.store_host, old.physical_offset);
@@ -220,8 +229,17 @@ mod tests {
         let view = RecordView::parse(&record).unwrap();
         assert_eq!((view.topic, view.queue_id, view.reconsume_times, view.body), ("%RETRY%g+T", 0, 1, &b"body"[..]));
         assert_eq!((view.flag, view.sys_flag, view.born_ts_ms), (7, 1, 5));
-        let expected = [("TAGS", "a"), ("UNIQ_KEY", "U1"), ("k", "v"), ("RETRY_TOPIC", "T"), ("ORIGIN_GROUP", "g"), ("1ST_POP_TIME", "500")];
-        for (name, value) in expected.into_iter().chain([("__ORIGIN", "3 9 1234"), ("__ERR_CODE", "E1"), ("__ERR_REASON", "why")]) {
+        let expected = [
+            ("TAGS", "a"),
+            ("UNIQ_KEY", "U1"),
+            ("k", "v"),
+            ("RETRY_TOPIC", "T"),
+            ("ORIGIN_GROUP", "g"),
+            ("1ST_POP_TIME", "500"),
+        ];
+        for (name, value) in
+            expected.into_iter().chain([("__ORIGIN", "3 9 1234"), ("__ERR_CODE", "E1"), ("__ERR_REASON", "why")])
+        {
             assert_eq!(view.property(name), Some(value), "{name}");
         }
         assert_eq!(view.property("WAIT"), None);
@@ -232,7 +250,11 @@ mod tests {
 
     #[test]
     fn a_second_retry_keeps_the_first_origin_and_a_suspended_one_its_count() {
-        let old = stored("%RETRY%g+T", 1, "RETRY_TOPIC\u{1}T\u{2}__ORIGIN\u{1}0 1 2\u{2}1ST_POP_TIME\u{1}400\u{2}__LEASE\u{1}1 2 3 T\u{2}");
+        let old = stored(
+            "%RETRY%g+T",
+            1,
+            "RETRY_TOPIC\u{1}T\u{2}__ORIGIN\u{1}0 1 2\u{2}1ST_POP_TIME\u{1}400\u{2}__LEASE\u{1}1 2 3 T\u{2}",
+        );
         let fate = Fate::Retry { counted: false, fault: None };
         let put_back = build("g", "%RETRY%g+T", &RecordView::parse(&old).unwrap(), &lease(), &fate, 600).unwrap();
         let record = again(&put_back, &old);
@@ -250,7 +272,12 @@ mod tests {
         let record = again(&put_back, &old);
         let view = RecordView::parse(&record).unwrap();
         assert_eq!((view.topic, view.reconsume_times), ("%DLQ%g", 3));
-        for (name, value) in [("DLQ_ORIGIN_TOPIC", "T"), ("DLQ_ORIGIN_MESSAGE_ID", "U1"), ("__DEAD_CAUSE", "maxAttempts"), ("__DEAD_AT", "600")] {
+        for (name, value) in [
+            ("DLQ_ORIGIN_TOPIC", "T"),
+            ("DLQ_ORIGIN_MESSAGE_ID", "U1"),
+            ("__DEAD_CAUSE", "maxAttempts"),
+            ("__DEAD_AT", "600"),
+        ] {
             assert_eq!(view.property(name), Some(value), "{name}");
         }
         assert!(matches!(end_of(&view).unwrap().2, Event::Returned { dead: true, .. }));

@@ -256,7 +256,11 @@ pub fn settle_draft(group: &str, broker: &str, at_ms: i64, parts: &[Part]) -> Re
         let key = format!("{topic}@{queue_id}@{offset}@{group}@{pop_time_ms}@{broker}@{tag}");
         return Ok(Draft { tag, key, body: serde_json::to_vec(&body)? });
     }
-    let part = |part: &Part| SettlePart { t: part.topic.clone(), q: part.queue_id, i: part.changes.iter().map(entry).collect() };
+    let part = |part: &Part| SettlePart {
+        t: part.topic.clone(),
+        q: part.queue_id,
+        i: part.changes.iter().map(entry).collect(),
+    };
     let body = SettleBody { c: group.to_owned(), n: at_ms, p: parts.iter().map(part).collect() };
     Ok(Draft { tag: TAG_SETTLE, key: format!("{group}@{at_ms}@{broker}@settle"), body: serde_json::to_vec(&body)? })
 }
@@ -265,7 +269,14 @@ pub fn settle_draft(group: &str, broker: &str, at_ms: i64, parts: &[Part]) -> Re
 ///
 /// # Errors
 /// Only what JSON encoding itself reports.
-pub fn position_draft(group: &str, topic: &str, queue_id: i32, next: u64, void: bool, at_ms: i64) -> Result<Draft, serde_json::Error> {
+pub fn position_draft(
+    group: &str,
+    topic: &str,
+    queue_id: i32,
+    next: u64,
+    void: bool,
+    at_ms: i64,
+) -> Result<Draft, serde_json::Error> {
     let body = PositionBody { c: group.to_owned(), t: topic.to_owned(), q: queue_id, nx: next, v: void, n: at_ms };
     let key = format!("{topic}@{queue_id}@{next}@{group}@{at_ms}@pos");
     Ok(Draft { tag: TAG_POSITION, key, body: serde_json::to_vec(&body)? })
@@ -318,7 +329,8 @@ fn decode_ck(body: &CkBody, position: u64) -> Option<Record> {
 
 fn decode_ack(body: AckBody) -> Option<Record> {
     let offsets = if body.aol.is_empty() { vec![body.ao] } else { body.aol };
-    let change = |offset: i64| Some(Change { offset: u64::try_from(offset).ok()?, id: LeaseId(body.id), what: What::Acked });
+    let change =
+        |offset: i64| Some(Change { offset: u64::try_from(offset).ok()?, id: LeaseId(body.id), what: What::Acked });
     let changes = offsets.into_iter().map(change).collect::<Option<Vec<_>>>()?;
     Some(one(body.c, body.t, body.q, Event::Settled { at_ms: body.n, changes }))
 }
@@ -434,22 +446,32 @@ mod tests {
             What::Dead(DeadCause::Rejected, fault),
             What::Dropped,
         ];
-        let changes: Vec<Change> = kinds.into_iter().zip(0..).map(|(what, offset)| Change { offset, id: LeaseId(offset + 9), what }).collect();
-        let part = |topic: &str, changes: &[Change]| Part { topic: topic.into(), queue_id: 2, check_point: None, changes: changes.to_vec() };
+        let changes: Vec<Change> =
+            kinds.into_iter().zip(0..).map(|(what, offset)| Change { offset, id: LeaseId(offset + 9), what }).collect();
+        let part = |topic: &str, changes: &[Change]| Part {
+            topic: topic.into(),
+            queue_id: 2,
+            check_point: None,
+            changes: changes.to_vec(),
+        };
         let draft = settle_draft("g", "b", 60, &[part("T", &changes), part("R", &changes[..1])]).unwrap();
         let event = |topic: &str, changes: &[Change]| QueueEvent {
             topic: topic.into(),
             queue_id: 2,
             event: Event::Settled { at_ms: 60, changes: changes.to_vec() },
         };
-        let expected = Record::Events { group: "g".into(), events: vec![event("T", &changes), event("R", &changes[..1])] };
+        let expected =
+            Record::Events { group: "g".into(), events: vec![event("T", &changes), event("R", &changes[..1])] };
         assert_eq!(decode(draft.tag, &draft.body, 1), Some(expected));
     }
 
     #[test]
     fn positions_and_deletions_read_back() {
         let draft = position_draft("g", "T", 3, 40, true, 9).unwrap();
-        assert_eq!(decode(draft.tag, &draft.body, 1), events("g", "T", 3, Event::Positioned { next: 40, void: true, at_ms: 9 }));
+        assert_eq!(
+            decode(draft.tag, &draft.body, 1),
+            events("g", "T", 3, Event::Positioned { next: 40, void: true, at_ms: 9 })
+        );
         let draft = forget_draft(Some("g"), None, 9).unwrap();
         assert_eq!(decode(draft.tag, &draft.body, 1), Some(Record::Forget { group: Some("g".into()), topic: None }));
     }

@@ -66,7 +66,12 @@ pub(crate) fn step(broker: &Arc<Broker>) {
     }
 }
 
-fn put_all_back(broker: &Arc<Broker>, slot: &Arc<Slot>, due: Vec<(u64, Lease)>, now_ms: i64) -> Result<(), BrokerError> {
+fn put_all_back(
+    broker: &Arc<Broker>,
+    slot: &Arc<Slot>,
+    due: Vec<(u64, Lease)>,
+    now_ms: i64,
+) -> Result<(), BrokerError> {
     let policy = match broker.groups.get(&slot.key.group) {
         Some(config) => broker.pop.rules.of(&config).policy.clone(),
         // The group was deleted this moment; its states go next.
@@ -78,7 +83,14 @@ fn put_all_back(broker: &Arc<Broker>, slot: &Arc<Slot>, due: Vec<(u64, Lease)>, 
     Ok(())
 }
 
-fn put_one_back(broker: &Arc<Broker>, slot: &Arc<Slot>, policy: &Policy, offset: u64, lease: &Lease, now_ms: i64) -> Result<(), BrokerError> {
+fn put_one_back(
+    broker: &Arc<Broker>,
+    slot: &Arc<Slot>,
+    policy: &Policy,
+    offset: u64,
+    lease: &Lease,
+    now_ms: i64,
+) -> Result<(), BrokerError> {
     let pop = &broker.pop;
     let key = &slot.key;
     let fate = settle::fate(lease, policy);
@@ -102,19 +114,33 @@ fn put_one_back(broker: &Arc<Broker>, slot: &Arc<Slot>, policy: &Policy, offset:
     };
     let outcome = broker.append(&MessageDraft::from(put_back.fields(old, broker.store_host)))?;
     let dead = matches!(fate, Fate::Dead { .. });
-    pop.apply(&mut locked, slot, outcome.physical_offset, &Event::Returned { offset, id: lease.id, dead, at_ms: now_ms });
+    pop.apply(
+        &mut locked,
+        slot,
+        outcome.physical_offset,
+        &Event::Returned { offset, id: lease.id, dead, at_ms: now_ms },
+    );
     let counter = if dead { &pop.dead } else { &pop.returned };
     counter.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
 
 /// Ends a lease whose message is not kept: out of attempts without dead letters, or deleted with its log file.
-fn drop_one(broker: &Broker, slot: &Arc<Slot>, locked: &mut Locked<'_>, offset: u64, lease: &Lease, now_ms: i64) -> Result<(), BrokerError> {
+fn drop_one(
+    broker: &Broker,
+    slot: &Arc<Slot>,
+    locked: &mut Locked<'_>,
+    offset: u64,
+    lease: &Lease,
+    now_ms: i64,
+) -> Result<(), BrokerError> {
     let pop = &broker.pop;
     let key = &slot.key;
     let changes = vec![Change { offset, id: lease.id, what: What::Dropped }];
-    let part = Part { topic: key.topic.to_string(), queue_id: key.queue_id, check_point: None, changes: changes.clone() };
-    let draft = record::settle_draft(&key.group, pop.broker_name(), now_ms, &[part]).map_err(|_| BrokerError::Internal("settle record"))?;
+    let part =
+        Part { topic: key.topic.to_string(), queue_id: key.queue_id, check_point: None, changes: changes.clone() };
+    let draft = record::settle_draft(&key.group, pop.broker_name(), now_ms, &[part])
+        .map_err(|_| BrokerError::Internal("settle record"))?;
     let queue = revive_queue(&key.group, &key.topic, key.queue_id);
     let position = pop.append_fact(broker, &draft, queue, now_ms)?;
     pop.apply(locked, slot, position, &Event::Settled { at_ms: now_ms, changes });

@@ -29,8 +29,14 @@ pub(crate) struct Rules {
 
 impl Rules {
     fn parse(config: &GroupConfig) -> Self {
-        let spec = config.attributes.get(ATTRIBUTE_SPEC).and_then(|text| wire::json::from_slice::<GroupSpec>(text.as_bytes()).ok());
-        let native = GroupSpec { max_attempts: u32::try_from(config.retry_max_times.saturating_add(1)).unwrap_or(1).max(1), ..GroupSpec::default() };
+        let spec = config
+            .attributes
+            .get(ATTRIBUTE_SPEC)
+            .and_then(|text| wire::json::from_slice::<GroupSpec>(text.as_bytes()).ok());
+        let native = GroupSpec {
+            max_attempts: u32::try_from(config.retry_max_times.saturating_add(1)).unwrap_or(1).max(1),
+            ..GroupSpec::default()
+        };
         let spec = spec.unwrap_or(native);
         let subscriptions = config
             .attributes
@@ -56,7 +62,10 @@ impl Rules {
                 paused: spec.paused,
             },
             version: config.version(),
-            subscriptions: subscriptions.iter().map(|subscription| (subscription.topic.clone(), Arc::new(filter(subscription)))).collect(),
+            subscriptions: subscriptions
+                .iter()
+                .map(|subscription| (subscription.topic.clone(), Arc::new(filter(subscription))))
+                .collect(),
             ordered: spec.ordered || config.consume_message_orderly,
         }
     }
@@ -95,7 +104,10 @@ mod tests {
         let config = Arc::new(GroupConfig { group_name: "g".into(), retry_max_times: 2, ..GroupConfig::default() });
         let cache = RuleCache::default();
         let rules = cache.of(&config);
-        assert_eq!((rules.policy.max_attempts, rules.policy.invisible_ms, rules.policy.dead_letters), (3, 30_000, true));
+        assert_eq!(
+            (rules.policy.max_attempts, rules.policy.invisible_ms, rules.policy.dead_letters),
+            (3, 30_000, true)
+        );
         assert!(Arc::ptr_eq(&rules, &cache.of(&config)));
         let other = Arc::new(GroupConfig { retry_max_times: 0, ..(*config).clone() });
         assert_eq!(cache.of(&other).policy.max_attempts, 1);
@@ -105,9 +117,10 @@ mod tests {
     fn the_stored_spec_and_subscriptions_win() {
         let mut config = GroupConfig { group_name: "g".into(), ..GroupConfig::default() };
         config.attributes.insert(ATTRIBUTE_SPEC.into(), r#"{"invisibleMs":2000,"maxAttempts":3,"paused":true}"#.into());
-        config
-            .attributes
-            .insert(ATTRIBUTE_SUBSCRIPTIONS.into(), r#"[{"topic":"T","kind":"tag","expression":"a||b"},{"topic":"U"}]"#.into());
+        config.attributes.insert(
+            ATTRIBUTE_SUBSCRIPTIONS.into(),
+            r#"[{"topic":"T","kind":"tag","expression":"a||b"},{"topic":"U"}]"#.into(),
+        );
         let rules = RuleCache::default().of(&Arc::new(config));
         assert_eq!((rules.policy.invisible_ms, rules.policy.max_attempts, rules.policy.paused), (2_000, 3, true));
         assert!(rules.subscriptions["T"].matches(Some("b")) && !rules.subscriptions["T"].matches(Some("c")));

@@ -51,7 +51,16 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// The store's.
-pub(super) fn scan(broker: &Broker, topic: &str, queue_id: i32, from: u64, retry: bool, filter: &Filter, want: Want, budget: &mut usize) -> Result<Found, BrokerError> {
+pub(super) fn scan(
+    broker: &Broker,
+    topic: &str,
+    queue_id: i32,
+    from: u64,
+    retry: bool,
+    filter: &Filter,
+    want: Want,
+    budget: &mut usize,
+) -> Result<Found, BrokerError> {
     let mut found = Found { next: from, ..Found::default() };
     while found.matches.len() < want.messages {
         if *budget == 0 {

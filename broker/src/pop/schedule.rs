@@ -75,7 +75,10 @@ impl Schedule {
         if inner.stopped {
             return false;
         }
-        let until = inner.heap.peek().map(|Reverse(first)| Duration::from_millis(u64::try_from(first.due_ms - now_ms).unwrap_or(0)));
+        let until = inner
+            .heap
+            .peek()
+            .map(|Reverse(first)| Duration::from_millis(u64::try_from(first.due_ms - now_ms).unwrap_or(0)));
         let wait = until.unwrap_or(longest).min(longest);
         if !wait.is_zero() {
             self.changed.wait_for(&mut inner, wait);

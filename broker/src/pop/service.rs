@@ -94,7 +94,8 @@ fn note_detached(broker: &Broker) -> bool {
     for slot in broker.pop.table.all() {
         if let Some(mut locked) = slot.lock() {
             let key = &slot.key;
-            let committed = broker.offsets.get(&key.group, &key.topic, key.queue_id).and_then(|offset| u64::try_from(offset).ok());
+            let committed =
+                broker.offsets.get(&key.group, &key.topic, key.queue_id).and_then(|offset| u64::try_from(offset).ok());
             let state = locked.state();
             if !state.detached && committed.is_some() && committed != state.mirrored {
                 locked.set_detached();
@@ -112,7 +113,9 @@ fn note_detached(broker: &Broker) -> bool {
 /// The log or the file cannot be written.
 pub(crate) fn forget(broker: &Arc<Broker>, group: Option<&str>, topic: Option<&str>) -> Result<(), BrokerError> {
     let pop = &broker.pop;
-    for waiting in pop.waiters.take_all(|key| group.is_none_or(|group| *key.group == *group) && topic.is_none_or(|topic| *key.topic == *topic)) {
+    for waiting in pop.waiters.take_all(|key| {
+        group.is_none_or(|group| *key.group == *group) && topic.is_none_or(|topic| *key.topic == *topic)
+    }) {
         answer::empty(broker, waiting, &Swept::default());
     }
     if pop.table.forget(u64::MAX, |key| is_forgotten_with(key, group, topic)) == 0 {
@@ -167,7 +170,10 @@ pub(crate) fn lag(broker: &Broker, group: &str, topic: &str) -> Vec<QueueLag> {
                 && let Some(locked) = slot.lock()
             {
                 let state = locked.state();
-                let held = state.in_flight().filter(|(_, lease)| lease.hold == Hold::Held && lease.visible_at_ms > now_ms).count();
+                let held = state
+                    .in_flight()
+                    .filter(|(_, lease)| lease.hold == Hold::Held && lease.visible_at_ms > now_ms)
+                    .count();
                 let next = if state.mirrored == committed { state.next } else { start };
                 entry.ack_floor = signed(state.ack_floor().min(next));
                 entry.next_deliver = signed(next);
@@ -183,7 +189,11 @@ pub(crate) fn lag(broker: &Broker, group: &str, topic: &str) -> Vec<QueueLag> {
 /// Store time (epoch ms) of the oldest message that is next to be delivered in one of `queues`.
 pub(crate) fn oldest_ready(broker: &Broker, queues: &[QueueLag]) -> Option<i64> {
     let ready = queues.iter().filter(|queue| queue.next_deliver < queue.max_offset);
-    ready.filter_map(|queue| broker.store.store_timestamp(&queue.topic, queue.queue_id, QueueOffset::from_wire(queue.next_deliver)?)).min()
+    ready
+        .filter_map(|queue| {
+            broker.store.store_timestamp(&queue.topic, queue.queue_id, QueueOffset::from_wire(queue.next_deliver)?)
+        })
+        .min()
 }
 
 fn signed(number: u64) -> i64 {

@@ -40,7 +40,8 @@ pub(crate) struct Settled {
     pub(crate) durable_at: Option<PhysicalOffset>,
 }
 
-const GONE: Decision = Decision { status: Status::Gone, late: false, already: false, visible_at_ms: None, change: None };
+const GONE: Decision =
+    Decision { status: Status::Gone, late: false, already: false, visible_at_ms: None, change: None };
 
 /// Decides all items in their order and writes down what changes. An answer also waits for the record that an earlier,
 /// equal settlement wrote: `already` must not be said before it is true on the disk.
@@ -58,7 +59,9 @@ pub(crate) fn settle_all(broker: &Broker, group: &str, rules: &Rules, items: &[I
     }
     let slots: Vec<Arc<Slot>> = slots.into_values().collect();
     let mut locked: Vec<Option<Locked<'_>>> = slots.iter().map(|slot| slot.lock()).collect();
-    let find = |item: &Item| slots.iter().position(|slot| *slot.key.topic == *item.topic && slot.key.queue_id == item.queue_id);
+    let find = |item: &Item| {
+        slots.iter().position(|slot| *slot.key.topic == *item.topic && slot.key.queue_id == item.queue_id)
+    };
 
     let mut decisions: Vec<Decision> = vec![GONE; items.len()];
     let mut open: Vec<usize> = (0..items.len()).collect();
@@ -107,9 +110,15 @@ fn write(
         queue = revive_queue(&key.group, &key.topic, key.queue_id);
         let first = changes.first().and_then(|change| state.state().lease(change.offset, Receipt::Lease(change.id)));
         let check_point = first.map(|lease| (lease.start, lease.pop_time_ms));
-        parts.push(Part { topic: key.topic.to_string(), queue_id: key.queue_id, check_point, changes: changes.clone() });
+        parts.push(Part {
+            topic: key.topic.to_string(),
+            queue_id: key.queue_id,
+            check_point,
+            changes: changes.clone(),
+        });
     }
-    let draft = record::settle_draft(group, pop.broker_name(), now_ms, &parts).map_err(|_| BrokerError::Internal("settle record"))?;
+    let draft = record::settle_draft(group, pop.broker_name(), now_ms, &parts)
+        .map_err(|_| BrokerError::Internal("settle record"))?;
     let position = pop.append_fact(broker, &draft, queue, now_ms)?;
     for (index, changes) in changes {
         if let (Some(slot), Some(Some(state))) = (slots.get(index), locked.get_mut(index)) {

@@ -141,7 +141,9 @@ fn lease_out(offset: u64, lease: &Lease) -> LeaseSnapshot {
 }
 
 fn lease_in(entry: &LeaseSnapshot) -> Lease {
-    let fault = || Box::new(Fault { code: entry.code.clone(), reason: entry.reason.clone(), at_ms: entry.fa.unwrap_or_default() });
+    let fault = || {
+        Box::new(Fault { code: entry.code.clone(), reason: entry.reason.clone(), at_ms: entry.fa.unwrap_or_default() })
+    };
     let hold = match entry.h.as_str() {
         "n" => Hold::Nacked(fault()),
         "s" => Hold::Suspended,
@@ -149,7 +151,14 @@ fn lease_in(entry: &LeaseSnapshot) -> Lease {
         "r" => Hold::Dead(DeadCause::Rejected, fault()),
         _ => Hold::Held,
     };
-    Lease { id: LeaseId(entry.id), pop_time_ms: entry.pt, visible_at_ms: entry.at, attempt: entry.a, start: entry.so, hold }
+    Lease {
+        id: LeaseId(entry.id),
+        pop_time_ms: entry.pt,
+        visible_at_ms: entry.at,
+        attempt: entry.a,
+        start: entry.so,
+        hold,
+    }
 }
 
 fn ended_code(ended: Ended) -> u8 {

@@ -191,14 +191,30 @@ fn visit(
     Ok(())
 }
 
-fn look(broker: &Broker, ask: &Ask, kind: Kind, slot: &Arc<Slot>, locked: &mut Locked<'_>, want: Want, budget: &mut usize) -> Result<Found, BrokerError> {
+fn look(
+    broker: &Broker,
+    ask: &Ask,
+    kind: Kind,
+    slot: &Arc<Slot>,
+    locked: &mut Locked<'_>,
+    want: Want,
+    budget: &mut usize,
+) -> Result<Found, BrokerError> {
     reconcile(broker, slot, locked)?;
     let from = locked.state().next;
     scan::scan(broker, &slot.key.topic, slot.key.queue_id, from, kind != Kind::Normal, &ask.filter, want, budget)
 }
 
 /// Writes the check point of what was found, applies it, and adds it to the answer.
-fn give_out(broker: &Broker, ask: &Ask, kind: Kind, slot: &Arc<Slot>, locked: &mut Locked<'_>, found: Found, swept: &mut Swept) -> Result<(), BrokerError> {
+fn give_out(
+    broker: &Broker,
+    ask: &Ask,
+    kind: Kind,
+    slot: &Arc<Slot>,
+    locked: &mut Locked<'_>,
+    found: Found,
+    swept: &mut Swept,
+) -> Result<(), BrokerError> {
     if found.matches.is_empty() {
         locked.skip_to(found.next);
         mirror(broker, slot, locked);

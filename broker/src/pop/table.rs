@@ -133,7 +133,13 @@ impl Table {
     }
 
     /// The state's slot, made by `create` when there is none; `None` when the table is full.
-    pub fn get_or_create(&self, group: &str, topic: &str, queue_id: i32, create: impl FnOnce() -> QueueState) -> Option<Arc<Slot>> {
+    pub fn get_or_create(
+        &self,
+        group: &str,
+        topic: &str,
+        queue_id: i32,
+        create: impl FnOnce() -> QueueState,
+    ) -> Option<Arc<Slot>> {
         if let Some(slot) = self.get(group, topic, queue_id) {
             return Some(slot);
         }
@@ -156,7 +162,8 @@ impl Table {
         queue_id: i32,
         state: QueueState,
     ) -> Option<Arc<Slot>> {
-        let known = groups.get(group).and_then(|entry| entry.topics.get(topic)).and_then(|queues| queues.get(&queue_id));
+        let known =
+            groups.get(group).and_then(|entry| entry.topics.get(topic)).and_then(|queues| queues.get(&queue_id));
         if let Some(slot) = known {
             return Some(slot.clone());
         }
@@ -164,8 +171,10 @@ impl Table {
             return None;
         }
         let name: Arc<str> = groups.get_key_value(group).map_or_else(|| group.into(), |(name, _)| name.clone());
-        let entry = groups.entry(name.clone()).or_insert_with(|| Group { held: Arc::default(), topics: HashMap::new() });
-        let topic_name: Arc<str> = entry.topics.get_key_value(topic).map_or_else(|| topic.into(), |(name, _)| name.clone());
+        let entry =
+            groups.entry(name.clone()).or_insert_with(|| Group { held: Arc::default(), topics: HashMap::new() });
+        let topic_name: Arc<str> =
+            entry.topics.get_key_value(topic).map_or_else(|| topic.into(), |(name, _)| name.clone());
         entry.held.fetch_add(state.held(), Ordering::Relaxed);
         let slot = Arc::new(Slot {
             key: QueueKey { group: name, topic: topic_name.clone(), queue_id },
@@ -185,14 +194,21 @@ impl Table {
 
     /// All slots of a group.
     pub fn of_group(&self, group: &str) -> Vec<Arc<Slot>> {
-        self.groups.read().get(group).map(|entry| entry.topics.values().flat_map(|queues| queues.values().cloned()).collect()).unwrap_or_default()
+        self.groups
+            .read()
+            .get(group)
+            .map(|entry| entry.topics.values().flat_map(|queues| queues.values().cloned()).collect())
+            .unwrap_or_default()
     }
 
     /// All slots, ordered by name.
     pub fn all(&self) -> Vec<Arc<Slot>> {
         let groups = self.groups.read();
-        let mut slots: Vec<Arc<Slot>> =
-            groups.values().flat_map(|entry| entry.topics.values()).flat_map(|queues| queues.values().cloned()).collect();
+        let mut slots: Vec<Arc<Slot>> = groups
+            .values()
+            .flat_map(|entry| entry.topics.values())
+            .flat_map(|queues| queues.values().cloned())
+            .collect();
         drop(groups);
         slots.sort_by(|a, b| a.key.cmp(&b.key));
         slots
@@ -249,5 +265,6 @@ impl Table {
 /// too.
 pub fn is_forgotten_with(key: &QueueKey, group: Option<&str>, topic: Option<&str>) -> bool {
     group.is_none_or(|group| *key.group == *group)
-        && topic.is_none_or(|topic| *key.topic == *topic || super::names::origin_of(&key.group, &key.topic) == Some(topic))
+        && topic
+            .is_none_or(|topic| *key.topic == *topic || super::names::origin_of(&key.group, &key.topic) == Some(topic))
 }

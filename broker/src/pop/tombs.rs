@@ -90,7 +90,9 @@ impl Tombs {
     /// How the lease named by `receipt` ended; `below_next` says whether its offset was delivered at all.
     /// `None` when that is not known (any more).
     pub fn look_up(&self, offset: u64, receipt: Receipt, below_next: bool) -> Option<Ended> {
-        if let Some(tomb) = self.by_offset.get(&offset).and_then(|tombs| tombs.iter().rev().find(|tomb| tomb.is_named_by(receipt))) {
+        if let Some(tomb) =
+            self.by_offset.get(&offset).and_then(|tombs| tombs.iter().rev().find(|tomb| tomb.is_named_by(receipt)))
+        {
             return Some(tomb.ended);
         }
         let complete = match receipt {
@@ -139,7 +141,10 @@ impl Tombs {
                 }
             }
             if oldest.ended != Ended::Acked {
-                self.raise(Horizon { id: LeaseId(oldest.id.0.saturating_add(1)), pop_time_ms: oldest.pop_time_ms.saturating_add(1) });
+                self.raise(Horizon {
+                    id: LeaseId(oldest.id.0.saturating_add(1)),
+                    pop_time_ms: oldest.pop_time_ms.saturating_add(1),
+                });
             }
         }
     }

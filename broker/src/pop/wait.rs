@@ -80,7 +80,11 @@ impl<T: Wants> Waiters<T> {
             return Err(payload);
         }
         let waiting = Waiting { id, deadline, payload };
-        if front { line.push_front(waiting) } else { line.push_back(waiting) }
+        if front {
+            line.push_front(waiting)
+        } else {
+            line.push_back(waiting)
+        }
         inner.next_id += 1;
         let earliest = inner.deadlines.first_key_value().is_none_or(|((first, _), _)| deadline < *first);
         inner.deadlines.insert((deadline, id), key.clone());
@@ -95,8 +99,11 @@ impl<T: Wants> Waiters<T> {
         }
         let mut guard = self.inner.lock();
         let Some(groups) = guard.topics.get(topic) else { return Vec::new() };
-        let wanting = |line: &VecDeque<Waiting<T>>| line.iter().find(|waiting| waiting.payload.wants(queue_id, tags_code)).map(|waiting| waiting.id);
-        let chosen: Vec<(Arc<str>, u64)> = groups.iter().filter_map(|(group, line)| Some((group.clone(), wanting(line)?))).collect();
+        let wanting = |line: &VecDeque<Waiting<T>>| {
+            line.iter().find(|waiting| waiting.payload.wants(queue_id, tags_code)).map(|waiting| waiting.id)
+        };
+        let chosen: Vec<(Arc<str>, u64)> =
+            groups.iter().filter_map(|(group, line)| Some((group.clone(), wanting(line)?))).collect();
         chosen.into_iter().filter_map(|(group, id)| self.remove(&mut guard, topic, &group, id)).collect()
     }
 
@@ -202,7 +209,9 @@ mod tests {
     #[test]
     fn one_message_wakes_one_request_of_each_group_that_wants_it() {
         let waiters = Waiters::new(10);
-        for (group, ask) in [("a", Ask("a1", -1, 7)), ("a", Ask("a2", -1, 0)), ("a", Ask("a3", -1, 0)), ("b", Ask("b1", 2, 0))] {
+        for (group, ask) in
+            [("a", Ask("a1", -1, 7)), ("a", Ask("a2", -1, 0)), ("a", Ask("a3", -1, 0)), ("b", Ask("b1", 2, 0))]
+        {
             waiters.park(&key(group), at(50), false, ask).unwrap();
         }
         assert_eq!(waiters.arrived("T", 1, 9), [Ask("a2", -1, 0)]);

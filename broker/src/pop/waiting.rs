@@ -200,7 +200,9 @@ pub(crate) fn wake_group(broker: &Arc<Broker>, group: &str) {
     let renewed = woken.into_iter().map(|mut waiting| {
         if let Some(rules) = &rules {
             waiting.ask.rules = rules.clone();
-            if let (Form::Gantry | Form::Notify, Some(filter)) = (waiting.form, rules.subscriptions.get(&*waiting.ask.topic)) {
+            if let (Form::Gantry | Form::Notify, Some(filter)) =
+                (waiting.form, rules.subscriptions.get(&*waiting.ask.topic))
+            {
                 waiting.ask.filter = filter.clone();
             }
         }

@@ -12,7 +12,8 @@ use node::{ByteSize, Context, Millis};
 use remoting::{Client, ClientOptions};
 use tempfile::TempDir;
 use wire::body::gantry::{
-    Backoff, GroupLag, GroupSpec, SettleItem, SettleOp, SettleRequest, SettleResponse, SettleResult, SubscriptionSpec, TopicSpec,
+    Backoff, GroupLag, GroupSpec, SettleItem, SettleOp, SettleRequest, SettleResponse, SettleResult, SubscriptionSpec,
+    TopicSpec,
 };
 use wire::headers::pop::{AckRequest, ChangeInvisibleRequest, NotificationRequest, PopRequest, PopResponse};
 use wire::headers::send::SendRequest;
@@ -119,16 +120,23 @@ impl Bench {
 
     pub async fn put_topic(&self, topic: &str, queues: i32) {
         let spec = TopicSpec { read_queues: queues, write_queues: queues, ..TopicSpec::default() };
-        self.ok(Command::request(RequestCode::PutTopic).with_ext("topic", topic).with_body(wire::json::to_vec(&spec))).await;
+        self.ok(Command::request(RequestCode::PutTopic).with_ext("topic", topic).with_body(wire::json::to_vec(&spec)))
+            .await;
     }
 
     pub async fn put_group(&self, group: &str, spec: &GroupSpec) {
-        self.ok(Command::request(RequestCode::PutGroup).with_ext("group", group).with_body(wire::json::to_vec(spec))).await;
+        self.ok(Command::request(RequestCode::PutGroup).with_ext("group", group).with_body(wire::json::to_vec(spec)))
+            .await;
     }
 
     pub async fn subscribe(&self, group: &str, topic: &str, expression: &str) {
         let kind = if expression == "*" { "all" } else { "tag" };
-        let spec = SubscriptionSpec { topic: topic.into(), kind: kind.into(), expression: expression.into(), ..SubscriptionSpec::default() };
+        let spec = SubscriptionSpec {
+            topic: topic.into(),
+            kind: kind.into(),
+            expression: expression.into(),
+            ..SubscriptionSpec::default()
+        };
         let cmd = Command::request(RequestCode::PutSubscription).with_ext("group", group).with_ext("topic", topic);
         self.ok(cmd.with_body(wire::json::to_vec(&spec))).await;
     }
@@ -274,7 +282,10 @@ impl Bench {
             .with_ext("subVersion", 0)
             .with_ext("expressionType", "TAG");
         let body = self.call(cmd).await.body.to_bytes();
-        RecordView::each(&body).map(|view| view.unwrap()).map(|view| (view.reconsume_times, properties(&view), text(view.body))).collect()
+        RecordView::each(&body)
+            .map(|view| view.unwrap())
+            .map(|view| (view.reconsume_times, properties(&view), text(view.body)))
+            .collect()
     }
 }
 
@@ -318,8 +329,10 @@ pub fn native_receipts(answer: &Command) -> Vec<(Receipt, String)> {
             receipts.push((Receipt::parse(text_of).unwrap(), text(view.body)));
             continue;
         }
-        let start = starts.iter().find(|start| start.queue_id == view.queue_id && start.retry == RetryFlag::Normal).unwrap();
-        let listed = offsets.iter().find(|entry| entry.queue_id == view.queue_id && entry.retry == RetryFlag::Normal).unwrap();
+        let start =
+            starts.iter().find(|start| start.queue_id == view.queue_id && start.retry == RetryFlag::Normal).unwrap();
+        let listed =
+            offsets.iter().find(|entry| entry.queue_id == view.queue_id && entry.retry == RetryFlag::Normal).unwrap();
         assert!(listed.offsets.contains(&view.queue_offset));
         let receipt = Receipt {
             start_offset: start.start_offset,

@@ -34,9 +34,7 @@ impl Dispatcher {
             if at >= marks.written() {
                 return Step::Idle;
             }
-            let next = shared
-                .log
-                .next_record(at, |view| dispatch(shared, &listeners, view));
+            let next = shared.log.next_record(at, |view| dispatch(shared, &listeners, view));
             match next {
                 Next::Record { end, .. } => marks.raise_dispatched(end.min(marks.written())),
                 Next::End(end) => {

@@ -30,9 +30,8 @@ pub fn document(bytes: &[u8]) -> Result<Raw<'_>, ApiError> {
     if bytes.starts_with(b"\xEF\xBB\xBF") {
         return Err(ApiError::new(Code::InvalidJson, "the body starts with a byte order mark; leave it out"));
     }
-    let text = std::str::from_utf8(bytes).map_err(|e| {
-        ApiError::new(Code::InvalidJson, format!("the body is not UTF-8 at byte {}", e.valid_up_to()))
-    })?;
+    let text = std::str::from_utf8(bytes)
+        .map_err(|e| ApiError::new(Code::InvalidJson, format!("the body is not UTF-8 at byte {}", e.valid_up_to())))?;
     let start = scan::white(bytes, 0);
     if start == bytes.len() {
         return Err(ApiError::new(Code::InvalidJson, "the body is empty; a JSON object is needed"));

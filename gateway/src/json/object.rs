@@ -96,7 +96,12 @@ impl<'a> Object<'a> {
     ///
     /// # Errors
     /// `code` for anything else.
-    pub fn integer(&self, name: &str, range: std::ops::RangeInclusive<i64>, code: Code) -> Result<Option<i64>, ApiError> {
+    pub fn integer(
+        &self,
+        name: &str,
+        range: std::ops::RangeInclusive<i64>,
+        code: Code,
+    ) -> Result<Option<i64>, ApiError> {
         let Some(raw) = self.get(name) else { return Ok(None) };
         match raw.as_integer() {
             Some(n) if range.contains(&n) => Ok(Some(n)),

@@ -155,7 +155,11 @@ fn walk(bytes: &[u8], mut at: usize, base_limit: usize, envelope: bool) -> Resul
                     return fault(at, "a name in quotes should stand here");
                 }
                 let end = string(bytes, at)?;
-                if envelope && body_level == usize::MAX && depth <= BODY_LEVEL_MAX && bytes.get(at..end) == Some(b"\"json\"") {
+                if envelope
+                    && body_level == usize::MAX
+                    && depth <= BODY_LEVEL_MAX
+                    && bytes.get(at..end) == Some(b"\"json\"")
+                {
                     body_level = depth;
                     limit = depth + JSON_VALUE_DEPTH_MAX;
                 } else if body_level == depth {

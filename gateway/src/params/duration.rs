@@ -48,7 +48,8 @@ mod tests {
             assert_eq!(parse_duration(text), Some(ms), "{text}");
             assert_eq!(format_duration(ms), back);
         }
-        for text in ["", "5", "s", "-1s", "1.5s", "1 s", "1S", "1sec", "1234567890s", "+1s", " 1s", "1s ", "١s", "1é"] {
+        for text in ["", "5", "s", "-1s", "1.5s", "1 s", "1S", "1sec", "1234567890s", "+1s", " 1s", "1s ", "١s", "1é"]
+        {
             assert_eq!(parse_duration(text), None, "{text}");
         }
     }

@@ -25,7 +25,8 @@ pub fn check_topic(name: &str) -> Result<(), ApiError> {
     if well_formed(name, TOPIC_MAX) {
         return Ok(());
     }
-    let detail = format!("'{}' is no topic name: 1–90 of A–Z a–z 0–9 _ -, starting with a letter or digit", shown(name));
+    let detail =
+        format!("'{}' is no topic name: 1–90 of A–Z a–z 0–9 _ -, starting with a letter or digit", shown(name));
     Err(ApiError::new(Code::InvalidName, detail).with("limit", TOPIC_MAX))
 }
 
@@ -37,7 +38,8 @@ pub fn check_group(name: &str) -> Result<(), ApiError> {
     if well_formed(name, GROUP_MAX) {
         return Ok(());
     }
-    let detail = format!("'{}' is no group name: 1–80 of A–Z a–z 0–9 _ -, starting with a letter or digit", shown(name));
+    let detail =
+        format!("'{}' is no group name: 1–80 of A–Z a–z 0–9 _ -, starting with a letter or digit", shown(name));
     Err(ApiError::new(Code::InvalidName, detail).with("limit", GROUP_MAX))
 }
 
@@ -54,7 +56,10 @@ pub fn check_namespace(name: &str) -> Result<(), ApiError> {
         && bytes.len() <= 16
         && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-');
     if formed {
-        return Err(ApiError::new(Code::NamespaceNotFound, format!("namespace '{name}' does not exist; there is 'default'")));
+        return Err(ApiError::new(
+            Code::NamespaceNotFound,
+            format!("namespace '{name}' does not exist; there is 'default'"),
+        ));
     }
     let detail = format!("'{}' is no namespace: 1–16 of a–z 0–9 -, starting with a letter", shown(name));
     Err(ApiError::new(Code::InvalidName, detail))
@@ -64,8 +69,14 @@ pub fn check_namespace(name: &str) -> Result<(), ApiError> {
 #[must_use]
 pub fn is_system_topic(name: &str) -> bool {
     const NAMES: [&str; 8] = [
-        "TBW102", "SCHEDULE_TOPIC_XXXX", "SELF_TEST_TOPIC", "BenchmarkTest", "OFFSET_MOVED_EVENT",
-        "TRANS_CHECK_MAX_TIME_TOPIC", "CHECKPOINT_TOPIC", "DefaultCluster",
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "SELF_TEST_TOPIC",
+        "BenchmarkTest",
+        "OFFSET_MOVED_EVENT",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "CHECKPOINT_TOPIC",
+        "DefaultCluster",
     ];
     NAMES.contains(&name)
         || ["RMQ_SYS_", "rmq_sys_", "SYS_"].iter().any(|p| name.starts_with(p))
@@ -77,9 +88,19 @@ pub fn is_system_topic(name: &str) -> bool {
 #[must_use]
 pub fn is_system_group(name: &str) -> bool {
     const NAMES: [&str; 13] = [
-        "DEFAULT_CONSUMER", "DEFAULT_PRODUCER", "CLIENT_INNER_PRODUCER", "TOOLS_CONSUMER", "FILTERSRV_CONSUMER",
-        "__MONITOR_CONSUMER", "SELF_TEST_P_GROUP", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL",
-        "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER", "SCHEDULE_CONSUMER",
+        "DEFAULT_CONSUMER",
+        "DEFAULT_PRODUCER",
+        "CLIENT_INNER_PRODUCER",
+        "TOOLS_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "__MONITOR_CONSUMER",
+        "SELF_TEST_P_GROUP",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_PULL",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_OWNER",
+        "SCHEDULE_CONSUMER",
     ];
     NAMES.contains(&name)
         || ["CID_RMQ_SYS_", "RMQ_SYS_", "rmq_sys_", "SYS_"].iter().any(|p| name.starts_with(p))
@@ -90,17 +111,68 @@ pub fn is_system_group(name: &str) -> bool {
 #[must_use]
 pub fn is_reserved_property(name: &str) -> bool {
     const NAMES: [&str; 57] = [
-        "KEYS", "TAGS", "WAIT", "DELAY", "RETRY_TOPIC", "ORIGIN_GROUP", "TRANS_OFFSET", "TIMER_ROLL_LABEL",
-        "_SYS_MSG_PRIORITY_", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP", "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID",
-        "TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", "ORIGIN_MESSAGE_ID", "RECONSUME_TIME", "MAX_RECONSUME_TIMES",
-        "MSG_REGION", "TRACE_ON", "UNIQ_KEY", "EXTEND_UNIQ_INFO", "CONSUME_START_TIME", "INNER_NUM", "INNER_BASE",
-        "DUP_INFO", "CHECK_IMMUNITY_TIME_IN_SECONDS", "TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES",
-        "INSTANCE_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "ARRIVE_TIME", "PUSH_REPLY_TIME", "CLUSTER", "MSG_TYPE",
-        "POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME", "PROPERTY_FORWARD_QUEUE_ID", "REDIRECT", "INNER_MULTI_DISPATCH",
-        "INNER_MULTI_QUEUE_OFFSET", "TRACE_CONTEXT", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS",
-        "BORN_TIMESTAMP", "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "TIMER_DELAY_LEVEL", "TIMER_DEL_UNIQKEY",
+        "KEYS",
+        "TAGS",
+        "WAIT",
+        "DELAY",
+        "RETRY_TOPIC",
+        "ORIGIN_GROUP",
+        "TRANS_OFFSET",
+        "TIMER_ROLL_LABEL",
+        "_SYS_MSG_PRIORITY_",
+        "REAL_TOPIC",
+        "REAL_QID",
+        "TRAN_MSG",
+        "PGROUP",
+        "MIN_OFFSET",
+        "MAX_OFFSET",
+        "BUYER_ID",
+        "TRANSFER_FLAG",
+        "CORRECTION_FLAG",
+        "MQ2_FLAG",
+        "ORIGIN_MESSAGE_ID",
+        "RECONSUME_TIME",
+        "MAX_RECONSUME_TIMES",
+        "MSG_REGION",
+        "TRACE_ON",
+        "UNIQ_KEY",
+        "EXTEND_UNIQ_INFO",
+        "CONSUME_START_TIME",
+        "INNER_NUM",
+        "INNER_BASE",
+        "DUP_INFO",
+        "CHECK_IMMUNITY_TIME_IN_SECONDS",
+        "TRAN_PREPARED_QUEUE_OFFSET",
+        "TRANSACTION_CHECK_TIMES",
+        "INSTANCE_ID",
+        "CORRELATION_ID",
+        "REPLY_TO_CLIENT",
+        "TTL",
+        "ARRIVE_TIME",
+        "PUSH_REPLY_TIME",
+        "CLUSTER",
+        "MSG_TYPE",
+        "POP_CK",
+        "POP_CK_OFFSET",
+        "1ST_POP_TIME",
+        "PROPERTY_FORWARD_QUEUE_ID",
+        "REDIRECT",
+        "INNER_MULTI_DISPATCH",
+        "INNER_MULTI_QUEUE_OFFSET",
+        "TRACE_CONTEXT",
+        "TIMER_DELAY_SEC",
+        "TIMER_DELAY_MS",
+        "TIMER_DELIVER_MS",
+        "BORN_TIMESTAMP",
+        "DLQ_ORIGIN_TOPIC",
+        "DLQ_ORIGIN_MESSAGE_ID",
+        "TIMER_DELAY_LEVEL",
+        "TIMER_DEL_UNIQKEY",
     ];
-    NAMES.contains(&name) || ["__", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_OUT_MS"].iter().any(|p| name.starts_with(p))
+    NAMES.contains(&name)
+        || ["__", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_OUT_MS"]
+            .iter()
+            .any(|p| name.starts_with(p))
 }
 
 #[cfg(test)]

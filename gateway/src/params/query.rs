@@ -21,20 +21,36 @@ impl Query {
         for part in text.unwrap_or_default().split('&').filter(|p| !p.is_empty()) {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let bad = |name: &str| {
-                ApiError::field(Code::InvalidField, format!("?{name}"), format!("parameter '{name}' is not percent-encoded UTF-8"))
+                ApiError::field(
+                    Code::InvalidField,
+                    format!("?{name}"),
+                    format!("parameter '{name}' is not percent-encoded UTF-8"),
+                )
             };
             let name = decode(name).ok_or_else(|| bad("?"))?;
             let Some(&name) = known.iter().find(|k| name == **k) else {
-                let allowed = if known.is_empty() { "no parameter is allowed here".to_owned() } else { format!("allowed here: {}", known.join(", ")) };
+                let allowed = if known.is_empty() {
+                    "no parameter is allowed here".to_owned()
+                } else {
+                    format!("allowed here: {}", known.join(", "))
+                };
                 let short: String = name.chars().take(100).collect();
-                unknown.push(FieldError { pointer: format!("?{short}"), code: Code::UnknownField.as_str(), detail: allowed });
+                unknown.push(FieldError {
+                    pointer: format!("?{short}"),
+                    code: Code::UnknownField.as_str(),
+                    detail: allowed,
+                });
                 if unknown.len() == 20 {
                     break;
                 }
                 continue;
             };
             if pairs.iter().any(|(n, _)| *n == name) {
-                return Err(ApiError::field(Code::InvalidField, format!("?{name}"), format!("parameter '{name}' is given twice")));
+                return Err(ApiError::field(
+                    Code::InvalidField,
+                    format!("?{name}"),
+                    format!("parameter '{name}' is given twice"),
+                ));
             }
             pairs.push((name, decode(value).ok_or_else(|| bad(name))?.into_owned()));
         }
@@ -51,7 +67,13 @@ impl Query {
     ///
     /// # Errors
     /// `code` with `limit`.
-    pub fn integer(&self, name: &str, range: std::ops::RangeInclusive<u64>, default: u64, code: Code) -> Result<u64, ApiError> {
+    pub fn integer(
+        &self,
+        name: &str,
+        range: std::ops::RangeInclusive<u64>,
+        default: u64,
+        code: Code,
+    ) -> Result<u64, ApiError> {
         let Some(text) = self.get(name) else { return Ok(default) };
         let digits = !text.is_empty() && text.len() <= 16 && text.bytes().all(|b| b.is_ascii_digit());
         match text.parse::<u64>() {
@@ -71,7 +93,9 @@ impl Query {
         match self.get(name) {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(_) => Err(ApiError::field(Code::InvalidField, format!("?{name}"), format!("{name} must be true or false"))),
+            Some(_) => {
+                Err(ApiError::field(Code::InvalidField, format!("?{name}"), format!("{name} must be true or false")))
+            }
         }
     }
 
@@ -79,7 +103,12 @@ impl Query {
     ///
     /// # Errors
     /// `invalid_duration` for what is no duration, `code` with `limit` for what is out of range.
-    pub fn duration(&self, name: &str, range: std::ops::RangeInclusive<u64>, code: Code) -> Result<Option<u64>, ApiError> {
+    pub fn duration(
+        &self,
+        name: &str,
+        range: std::ops::RangeInclusive<u64>,
+        code: Code,
+    ) -> Result<Option<u64>, ApiError> {
         let Some(text) = self.get(name) else { return Ok(None) };
         duration_in(text, name, &format!("?{name}"), range, code).map(Some)
     }
@@ -89,7 +118,13 @@ impl Query {
 ///
 /// # Errors
 /// As [`Query::duration`].
-pub(crate) fn duration_in(text: &str, name: &str, pointer: &str, range: std::ops::RangeInclusive<u64>, code: Code) -> Result<u64, ApiError> {
+pub(crate) fn duration_in(
+    text: &str,
+    name: &str,
+    pointer: &str,
+    range: std::ops::RangeInclusive<u64>,
+    code: Code,
+) -> Result<u64, ApiError> {
     let Some(ms) = parse_duration(text) else {
         let detail = format!("{name} must be a duration such as 1500ms, 30s, 5m, 12h or 3d");
         return Err(ApiError::field(Code::InvalidDuration, pointer, detail));

@@ -21,7 +21,9 @@ pub fn new_ulid(now_ms: u64) -> String {
             }
             s = u128::from_le_bytes(seed) | 1;
         }
-        s = s.wrapping_mul(0x2360_ED05_1FC6_5DA4_4385_DF64_9FCC_F645).wrapping_add(0x5851_F42D_4C95_7F2D_1405_7B7E_F767_814F);
+        s = s
+            .wrapping_mul(0x2360_ED05_1FC6_5DA4_4385_DF64_9FCC_F645)
+            .wrapping_add(0x5851_F42D_4C95_7F2D_1405_7B7E_F767_814F);
         state.set(s);
         s ^ (s >> 64)
     });

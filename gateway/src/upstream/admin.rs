@@ -81,14 +81,19 @@ impl Upstream {
     ///
     /// # Errors
     /// `no_route` when no master is known.
-    pub(super) async fn all_masters(&self, command: &Command, deadline: Instant) -> Result<Vec<(String, Result<Command, ApiError>)>, ApiError> {
+    pub(super) async fn all_masters(
+        &self,
+        command: &Command,
+        deadline: Instant,
+    ) -> Result<Vec<(String, Result<Command, ApiError>)>, ApiError> {
         let masters = self.masters(deadline).await?;
         if masters.by_name.is_empty() {
             return Err(ApiError::new(Code::NoRoute, "no broker is registered"));
         }
-        let calls = masters.by_name.iter().map(|(name, addr)| async move {
-            (name.clone(), self.call(addr, command.clone(), deadline).await)
-        });
+        let calls = masters
+            .by_name
+            .iter()
+            .map(|(name, addr)| async move { (name.clone(), self.call(addr, command.clone(), deadline).await) });
         Ok(join_all(calls).await)
     }
 
@@ -125,7 +130,13 @@ impl Upstream {
     ///
     /// # Errors
     /// The precondition's, `change`'s, `broker_unavailable` when no master was reached.
-    pub async fn put_topic<F>(&self, topic: &str, condition: Precondition, change: F, deadline: Instant) -> Result<(Vec<BrokerTopic>, bool, Pending), ApiError>
+    pub async fn put_topic<F>(
+        &self,
+        topic: &str,
+        condition: Precondition,
+        change: F,
+        deadline: Instant,
+    ) -> Result<(Vec<BrokerTopic>, bool, Pending), ApiError>
     where
         F: Fn(&[BrokerTopic]) -> Result<(i32, BTreeMap<String, String>), ApiError>,
     {
@@ -164,7 +175,12 @@ impl Upstream {
 
     /// How many queues each master gets: those it has, and the new ones where there are fewest.
     async fn spread(
-        &self, current: &[BrokerTopic], queues: i32, attributes: &BTreeMap<String, String>, silent: &[String], deadline: Instant,
+        &self,
+        current: &[BrokerTopic],
+        queues: i32,
+        attributes: &BTreeMap<String, String>,
+        silent: &[String],
+        deadline: Instant,
     ) -> Result<Vec<(String, String, TopicSpec)>, ApiError> {
         let masters = self.masters(deadline).await?;
         let mut counts: BTreeMap<&str, i32> = BTreeMap::new();
@@ -180,7 +196,9 @@ impl Upstream {
         }
         let spec = |n: i32| TopicSpec { read_queues: n, write_queues: n, perm: 6, attributes: attributes.clone() };
         let all = counts.iter().filter(|(_, n)| **n > 0);
-        Ok(all.filter_map(|(name, n)| Some(((*name).to_owned(), masters.by_name.get(*name)?.clone(), spec(*n)))).collect())
+        Ok(all
+            .filter_map(|(name, n)| Some(((*name).to_owned(), masters.by_name.get(*name)?.clone(), spec(*n))))
+            .collect())
     }
 
     /// Sends go to the new queues at once, before the name servers tell them.
@@ -199,15 +217,18 @@ impl Upstream {
         let change = |_: &[BrokerTopic]| Ok((QUEUES_DEFAULT, BTreeMap::new()));
         match self.put_topic(topic, Precondition { version: None, absent: true }, change, deadline).await {
             Ok(_) => Ok(()),
-            Err(error) if error.code() == Code::TopicExists => {
-                self.refresh_route(topic, deadline).await.map(|_| ())
-            }
+            Err(error) if error.code() == Code::TopicExists => self.refresh_route(topic, deadline).await.map(|_| ()),
             Err(error) => Err(error),
         }
     }
 
     /// Makes topic, group and subscription (from earliest) where they are missing.
-    pub(super) async fn create_subscription(&self, group: &str, topic: &str, deadline: Instant) -> Result<Arc<GroupDetail>, ApiError> {
+    pub(super) async fn create_subscription(
+        &self,
+        group: &str,
+        topic: &str,
+        deadline: Instant,
+    ) -> Result<Arc<GroupDetail>, ApiError> {
         if self.route(topic, deadline).await?.is_none() {
             self.create_topic(topic, deadline).await?;
         }
@@ -220,7 +241,11 @@ impl Upstream {
                 Err(error) => return Err(error),
             }
         }
-        let wanted = SubscriptionSpec { topic: topic.to_owned(), initial_position: Some("earliest".to_owned()), ..SubscriptionSpec::default() };
+        let wanted = SubscriptionSpec {
+            topic: topic.to_owned(),
+            initial_position: Some("earliest".to_owned()),
+            ..SubscriptionSpec::default()
+        };
         let (detail, _) = self.put_subscription(group, Precondition::default(), &wanted, true, deadline).await?;
         Ok(detail)
     }
@@ -243,12 +268,19 @@ impl Upstream {
         Ok(pending)
     }
 
-    async fn delete_everywhere(&self, command: &Command, about: mapping::About<'_>, deadline: Instant) -> Result<Pending, ApiError> {
+    async fn delete_everywhere(
+        &self,
+        command: &Command,
+        about: mapping::About<'_>,
+        deadline: Instant,
+    ) -> Result<Pending, ApiError> {
         let (mut reached, mut pending) = (0, Vec::new());
         for (broker, answer) in self.all_masters(command, deadline).await? {
             match answer {
                 Ok(response) => match response.response_code() {
-                    ResponseCode::Success | ResponseCode::TopicNotExist | ResponseCode::SubscriptionGroupNotExist => reached += 1,
+                    ResponseCode::Success | ResponseCode::TopicNotExist | ResponseCode::SubscriptionGroupNotExist => {
+                        reached += 1
+                    }
                     _ => return Err(mapping::answer(&response, about)),
                 },
                 Err(_) => pending.push(broker),
@@ -261,7 +293,10 @@ impl Upstream {
     ///
     /// # Errors
     /// `no_route`, `broker_unavailable`.
-    pub async fn topics(&self, deadline: Instant) -> Result<BTreeMap<String, (i64, BTreeMap<String, String>)>, ApiError> {
+    pub async fn topics(
+        &self,
+        deadline: Instant,
+    ) -> Result<BTreeMap<String, (i64, BTreeMap<String, String>)>, ApiError> {
         let masters = self.masters(deadline).await?;
         let mut topics: BTreeMap<String, (i64, BTreeMap<String, String>)> = BTreeMap::new();
         for (name, config) in self.tables(RequestCode::GetAllTopicConfig, "topicConfigTable", deadline).await? {
@@ -292,7 +327,12 @@ impl Upstream {
         Ok(table.into_iter().map(|(name, _)| name).filter(|name| !is_system_group(name)).collect())
     }
 
-    async fn tables(&self, code: RequestCode, table: &str, deadline: Instant) -> Result<Vec<(String, Value)>, ApiError> {
+    async fn tables(
+        &self,
+        code: RequestCode,
+        table: &str,
+        deadline: Instant,
+    ) -> Result<Vec<(String, Value)>, ApiError> {
         let (mut entries, mut last, mut reached) = (Vec::new(), None, 0);
         for (_, answer) in self.all_masters(&Command::request(code), deadline).await? {
             match answer {
@@ -326,7 +366,13 @@ impl Upstream {
     ///
     /// # Errors
     /// The precondition's, `change`'s, `broker_unavailable` when no master was reached.
-    pub async fn put_group<F>(&self, group: &str, condition: Precondition, change: F, deadline: Instant) -> Result<(Arc<GroupDetail>, bool, Pending), ApiError>
+    pub async fn put_group<F>(
+        &self,
+        group: &str,
+        condition: Precondition,
+        change: F,
+        deadline: Instant,
+    ) -> Result<(Arc<GroupDetail>, bool, Pending), ApiError>
     where
         F: Fn(Option<&GroupDetail>) -> Result<GroupSpec, ApiError>,
     {
@@ -365,7 +411,9 @@ impl Upstream {
     }
 
     fn remember(&self, newest: Option<GroupDetail>) -> Result<Arc<GroupDetail>, ApiError> {
-        let Some(detail) = newest else { return Err(ApiError::new(Code::BrokerUnavailable, "no broker can be reached")) };
+        let Some(detail) = newest else {
+            return Err(ApiError::new(Code::BrokerUnavailable, "no broker can be reached"));
+        };
         let detail = Arc::new(detail);
         self.0.groups.put(&detail, self.0.options.clock.monotonic());
         Ok(detail)
@@ -376,9 +424,15 @@ impl Upstream {
     /// # Errors
     /// `group_not_found`, `topic_not_found`, `invalid_filter`, the precondition's, `broker_unavailable`.
     pub async fn put_subscription(
-        &self, group: &str, condition: Precondition, wanted: &SubscriptionSpec, only_new: bool, deadline: Instant,
+        &self,
+        group: &str,
+        condition: Precondition,
+        wanted: &SubscriptionSpec,
+        only_new: bool,
+        deadline: Instant,
     ) -> Result<(Arc<GroupDetail>, Pending), ApiError> {
-        if only_new && let Some((detail, pending)) = self.group_now(group, deadline).await?
+        if only_new
+            && let Some((detail, pending)) = self.group_now(group, deadline).await?
             && detail.subscriptions.iter().any(|s| s.topic == wanted.topic)
         {
             return Ok((detail, pending));
@@ -399,12 +453,23 @@ impl Upstream {
     ///
     /// # Errors
     /// `group_not_found`, `subscription_not_found`, `broker_unavailable`.
-    pub async fn delete_subscription(&self, group: &str, topic: &str, deadline: Instant) -> Result<(Arc<GroupDetail>, Pending), ApiError> {
-        let command = Command::request(RequestCode::DeleteSubscription).with_ext("group", group).with_ext("topic", topic);
+    pub async fn delete_subscription(
+        &self,
+        group: &str,
+        topic: &str,
+        deadline: Instant,
+    ) -> Result<(Arc<GroupDetail>, Pending), ApiError> {
+        let command =
+            Command::request(RequestCode::DeleteSubscription).with_ext("group", group).with_ext("topic", topic);
         self.write_group(&command, group, deadline).await
     }
 
-    async fn write_group(&self, command: &Command, group: &str, deadline: Instant) -> Result<(Arc<GroupDetail>, Pending), ApiError> {
+    async fn write_group(
+        &self,
+        command: &Command,
+        group: &str,
+        deadline: Instant,
+    ) -> Result<(Arc<GroupDetail>, Pending), ApiError> {
         let mut round = Round::new(Vec::new());
         let (mut newest, mut reached): (Option<GroupDetail>, usize) = (None, 0);
         for (broker, answer) in self.all_masters(command, deadline).await? {
@@ -426,7 +491,10 @@ impl Upstream {
     /// # Errors
     /// `broker_unavailable` when no master was reached, or what a master refused with.
     pub async fn delete_group(&self, group: &str, deadline: Instant) -> Result<Pending, ApiError> {
-        let command = Command::request(RequestCode::DeleteSubscriptiongroup).with_ext("groupName", group).with_ext("group", group).with_ext("cleanOffset", true);
+        let command = Command::request(RequestCode::DeleteSubscriptiongroup)
+            .with_ext("groupName", group)
+            .with_ext("group", group)
+            .with_ext("cleanOffset", true);
         let pending = self.delete_everywhere(&command, mapping::About::Group(group), deadline).await?;
         self.0.groups.outdated(group);
         Ok(pending)
@@ -441,7 +509,9 @@ impl Upstream {
         let (mut found, mut last) = (Vec::new(), None);
         for (broker, answer) in self.all_masters(&command, deadline).await? {
             match answer {
-                Ok(response) if response.response_code() == ResponseCode::Success => found.push((broker, body(&response)?)),
+                Ok(response) if response.response_code() == ResponseCode::Success => {
+                    found.push((broker, body(&response)?))
+                }
                 Ok(response) => last = Some(mapping::answer(&response, mapping::About::Group(group))),
                 Err(error) => last = Some(error),
             }
@@ -489,7 +559,12 @@ impl Round {
     }
 
     /// The body of a success; notes who was not reached and who has another version.
-    fn take<T: DeserializeOwned>(&mut self, broker: &str, answer: Result<Command, ApiError>, about: mapping::About<'_>) -> Result<Option<T>, ApiError> {
+    fn take<T: DeserializeOwned>(
+        &mut self,
+        broker: &str,
+        answer: Result<Command, ApiError>,
+        about: mapping::About<'_>,
+    ) -> Result<Option<T>, ApiError> {
         match answer {
             Ok(response) if response.response_code() == ResponseCode::Success => body(&response).map(Some),
             Ok(response) => {

@@ -282,7 +282,8 @@ impl Upstream {
             };
             let start = self.0.routes.next_name_server();
             for i in 0..route.readable.len() {
-                let left = request.max.min(POP_MAX).saturating_sub(u32::try_from(all.messages.len()).unwrap_or(u32::MAX));
+                let left =
+                    request.max.min(POP_MAX).saturating_sub(u32::try_from(all.messages.len()).unwrap_or(u32::MAX));
                 let bytes: usize = all.messages.iter().map(|m| m.body.len()).sum();
                 let bytes_left = request.max_bytes.saturating_sub(u32::try_from(bytes).unwrap_or(u32::MAX));
                 if left == 0 || (bytes_left == 0 && !all.messages.is_empty()) {
@@ -300,7 +301,9 @@ impl Upstream {
                     Err(error) => {
                         let reason = match error.code() {
                             Code::BrokerUnavailable | Code::BrokerTimeout | Code::BrokerBusy => "unreachable",
-                            Code::GroupNotFound | Code::SubscriptionNotFound if route.readable.len() > 1 => "stale_config",
+                            Code::GroupNotFound | Code::SubscriptionNotFound if route.readable.len() > 1 => {
+                                "stale_config"
+                            }
                             _ => return Err(error),
                         };
                         if !all.partial.iter().any(|(name, _)| *name == broker.name) {
@@ -336,7 +339,13 @@ impl Upstream {
 
     /// The pop runs in a task of its own: a caller that goes away loses no message, since the task gives them back.
     async fn pop_broker(
-        &self, request: &PopRequest, topic: &str, broker: &Arc<Broker>, max: u32, max_bytes: u32, group: &Arc<GroupDetail>,
+        &self,
+        request: &PopRequest,
+        topic: &str,
+        broker: &Arc<Broker>,
+        max: u32,
+        max_bytes: u32,
+        group: &Arc<GroupDetail>,
     ) -> Result<Popped, ApiError> {
         let mut command = Command::request(RequestCode::PopMessage);
         let ext = &mut command.ext;
@@ -360,12 +369,21 @@ impl Upstream {
         task.await.unwrap_or_else(|_| Err(ApiError::new(Code::Internal, "the receive was interrupted")))
     }
 
-    fn read_pop(&self, response: &Command, broker: &str, topic: &str, group: &GroupDetail, giver: Giver) -> Result<Popped, ApiError> {
+    fn read_pop(
+        &self,
+        response: &Command,
+        broker: &str,
+        topic: &str,
+        group: &GroupDetail,
+        giver: Giver,
+    ) -> Result<Popped, ApiError> {
         let mut popped = Popped::default();
         popped.paused = response.ext.bool("paused");
         match response.response_code() {
             ResponseCode::Success => {}
-            ResponseCode::PollingTimeout | ResponseCode::PullNotFound | ResponseCode::PullRetryImmediately => return Ok(popped),
+            ResponseCode::PollingTimeout | ResponseCode::PullNotFound | ResponseCode::PullRetryImmediately => {
+                return Ok(popped);
+            }
             _ => {
                 let about = mapping::About::Receive(&giver.group, topic);
                 return Err(self.forget_if_unknown(mapping::answer(response, about), &giver.group));

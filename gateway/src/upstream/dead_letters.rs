@@ -68,11 +68,20 @@ impl Upstream {
     ///
     /// # Errors
     /// `no_route`, `broker_unavailable`, `broker_timeout`.
-    pub async fn dead_letters(&self, group: &str, from: Option<(String, i32, i64)>, limit: usize, deadline: Instant) -> Result<DeadPage, ApiError> {
+    pub async fn dead_letters(
+        &self,
+        group: &str,
+        from: Option<(String, i32, i64)>,
+        limit: usize,
+        deadline: Instant,
+    ) -> Result<DeadPage, ApiError> {
         let topic = format!("%DLQ%{group}");
         let (brokers, silent) = self.topic_now(&topic, deadline).await?;
         if brokers.is_empty() && !silent.is_empty() {
-            return Err(ApiError::new(Code::BrokerUnavailable, format!("brokers {} cannot be reached", silent.join(", "))));
+            return Err(ApiError::new(
+                Code::BrokerUnavailable,
+                format!("brokers {} cannot be reached", silent.join(", ")),
+            ));
         }
         let mut page = DeadPage::default();
         for holder in &brokers {
@@ -94,7 +103,9 @@ impl Upstream {
                         return Ok(page);
                     }
                     let want = (limit - page.items.len()).min(PULL_MAX);
-                    at = self.pull_dead(&addr, &topic, &holder.broker, queue.id, at, want, &mut page.items, deadline).await?;
+                    at = self
+                        .pull_dead(&addr, &topic, &holder.broker, queue.id, at, want, &mut page.items, deadline)
+                        .await?;
                 }
             }
         }
@@ -104,7 +115,15 @@ impl Upstream {
     /// One pull; answers the next offset.
     #[expect(clippy::too_many_arguments, reason = "a pull has that many fields")]
     async fn pull_dead(
-        &self, addr: &str, topic: &str, broker: &str, queue_id: i32, offset: i64, max: usize, out: &mut Vec<DeadLetter>, deadline: Instant,
+        &self,
+        addr: &str,
+        topic: &str,
+        broker: &str,
+        queue_id: i32,
+        offset: i64,
+        max: usize,
+        out: &mut Vec<DeadLetter>,
+        deadline: Instant,
     ) -> Result<i64, ApiError> {
         let mut command = Command::request(RequestCode::PullMessage);
         let ext = &mut command.ext;
@@ -119,14 +138,16 @@ impl Upstream {
         ext.put("subscription", "*");
         ext.put("subVersion", "0");
         ext.put("expressionType", "TAG");
-        let response = self.0.client.invoke(addr, command, time_left(deadline)?).await.map_err(|e| mapping::remoting(&e))?;
+        let response =
+            self.0.client.invoke(addr, command, time_left(deadline)?).await.map_err(|e| mapping::remoting(&e))?;
         let next: Option<i64> = response.ext.optional("nextBeginOffset").ok().flatten();
         match response.response_code() {
             ResponseCode::Success => {
                 let body = response.body.to_bytes();
                 let mut last = offset;
                 for record in RecordView::each(&body) {
-                    let record = record.map_err(|_| ApiError::new(Code::Internal, "the broker's answer cannot be read"))?;
+                    let record =
+                        record.map_err(|_| ApiError::new(Code::Internal, "the broker's answer cannot be read"))?;
                     last = record.queue_offset + 1;
                     let content = decode::content(&record, &body);
                     out.push(letter(&record, broker, content));

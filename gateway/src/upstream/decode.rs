@@ -1,7 +1,7 @@
 //! Stored records and the lease list of a pop answer -> deliveries.
 
-use super::consumer::{Delivery, LastError, Lease};
 use super::Scope;
+use super::consumer::{Delivery, LastError, Lease};
 use crate::error::{ApiError, Code};
 use crate::receipt::ReceiptKeys;
 use crate::render::guess_content_type;
@@ -68,7 +68,13 @@ fn lease_entry(text: &str) -> Option<LeaseEntry> {
     parts.next().is_none().then_some(entry)
 }
 
-fn delivery(record: &RecordView<'_>, source: &Bytes, entry: LeaseEntry, popped_at: i64, context: &Context<'_>) -> Delivery {
+fn delivery(
+    record: &RecordView<'_>,
+    source: &Bytes,
+    entry: LeaseEntry,
+    popped_at: i64,
+    context: &Context<'_>,
+) -> Delivery {
     let lease = Lease {
         broker: context.broker.to_owned(),
         topic: record.topic.to_owned(),
@@ -110,7 +116,11 @@ pub(super) fn last_error(record: &RecordView<'_>) -> Option<LastError> {
     if code.is_none() && reason.is_none() && at_ms.is_none() {
         return None;
     }
-    Some(LastError { code: code.map(str::to_owned), reason: reason.map(str::to_owned), at_ms: at_ms.unwrap_or(record.store_ts_ms) })
+    Some(LastError {
+        code: code.map(str::to_owned),
+        reason: reason.map(str::to_owned),
+        at_ms: at_ms.unwrap_or(record.store_ts_ms),
+    })
 }
 
 /// What a record says about its message, as of the first store.
@@ -169,7 +179,8 @@ pub(super) fn content(record: &RecordView<'_>, source: &Bytes) -> Content {
         }
     }
     if content.message_id.is_empty() {
-        content.message_id = origin_id.map_or_else(|| format!("{}-{}", record.queue_id, record.physical_offset), str::to_owned);
+        content.message_id =
+            origin_id.map_or_else(|| format!("{}-{}", record.queue_id, record.physical_offset), str::to_owned);
     }
     if content.content_type.is_empty() {
         content.content_type = guess_content_type(&content.body).to_owned();

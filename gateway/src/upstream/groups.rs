@@ -54,7 +54,11 @@ impl Upstream {
     ///
     /// # Errors
     /// As [`Self::group`].
-    pub(super) async fn group_now(&self, group: &str, deadline: Instant) -> Result<Option<(Arc<GroupDetail>, Vec<String>)>, ApiError> {
+    pub(super) async fn group_now(
+        &self,
+        group: &str,
+        deadline: Instant,
+    ) -> Result<Option<(Arc<GroupDetail>, Vec<String>)>, ApiError> {
         let command = Command::request(RequestCode::GetGroup).with_ext("group", group);
         let mut newest: Option<GroupDetail> = None;
         let mut silent = Vec::new();
@@ -89,7 +93,12 @@ impl Upstream {
     }
 
     /// The group of a receive. Creates it, its topic and its subscription where `autoCreate` is on and a topic is named.
-    pub(crate) async fn group_for_receive(&self, group: &str, topic: Option<&str>, deadline: Instant) -> Result<Arc<GroupDetail>, ApiError> {
+    pub(crate) async fn group_for_receive(
+        &self,
+        group: &str,
+        topic: Option<&str>,
+        deadline: Instant,
+    ) -> Result<Arc<GroupDetail>, ApiError> {
         let known = self.group(group, deadline).await?;
         let Some(topic) = topic else {
             return known.ok_or_else(|| ApiError::new(Code::GroupNotFound, format!("group '{group}' does not exist")));
@@ -108,7 +117,9 @@ impl Upstream {
         match self.group(group, deadline).await? {
             Some(detail) if subscribed(&detail) => Ok(detail),
             Some(_) => {
-                let detail = format!("group '{group}' does not subscribe topic '{topic}'; PUT groups/{group}/subscriptions/{topic} first");
+                let detail = format!(
+                    "group '{group}' does not subscribe topic '{topic}'; PUT groups/{group}/subscriptions/{topic} first"
+                );
                 Err(ApiError::new(Code::SubscriptionNotFound, detail))
             }
             None => Err(ApiError::new(Code::GroupNotFound, format!("group '{group}' does not exist"))),

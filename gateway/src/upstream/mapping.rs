@@ -15,15 +15,18 @@ pub fn out_of_time() -> ApiError {
 #[must_use]
 pub fn remoting(error: &RemotingError) -> ApiError {
     let mapped = match (error.kind, error.written) {
-        (ErrorKind::TooLarge, _) => ApiError::new(Code::RequestTooLarge, "the request does not fit one frame of 16 MiB"),
+        (ErrorKind::TooLarge, _) => {
+            ApiError::new(Code::RequestTooLarge, "the request does not fit one frame of 16 MiB")
+        }
         (ErrorKind::Refused, _) => ApiError::new(Code::BrokerBusy, "the broker reads too slowly; nothing was sent"),
         (ErrorKind::Connect, _) | (ErrorKind::Closed, false) => {
             ApiError::new(Code::BrokerUnavailable, "the broker cannot be reached")
         }
         (ErrorKind::Timeout, false) => out_of_time(),
-        (ErrorKind::Timeout | ErrorKind::Closed, true) => {
-            ApiError::new(Code::BrokerTimeout, "the broker was asked but did not answer; the request may have been carried out")
-        }
+        (ErrorKind::Timeout | ErrorKind::Closed, true) => ApiError::new(
+            Code::BrokerTimeout,
+            "the broker was asked but did not answer; the request may have been carried out",
+        ),
     };
     tracing::debug!(error = %error, "call failed");
     if error.written { mapped.unknown_outcome() } else { mapped }
@@ -104,20 +107,34 @@ fn by_code(code: ResponseCode, response: &Command, about: About<'_>) -> ApiError
             let detail = "the message is stored, but flush or replicas were not confirmed in time; it may be delivered";
             ApiError::new(Code::DurabilityNotConfirmed, detail).unknown_outcome()
         }
-        ResponseCode::MessageIllegal => ApiError::new(Code::InvalidField, format!("the broker refused the message: {}", remark())),
-        ResponseCode::InvalidParameter => ApiError::new(Code::InvalidField, format!("the broker refused a parameter: {}", remark())),
-        ResponseCode::SubscriptionParseFailed => ApiError::new(Code::InvalidFilter, format!("the filter cannot be read: {}", remark())),
+        ResponseCode::MessageIllegal => {
+            ApiError::new(Code::InvalidField, format!("the broker refused the message: {}", remark()))
+        }
+        ResponseCode::InvalidParameter => {
+            ApiError::new(Code::InvalidField, format!("the broker refused a parameter: {}", remark()))
+        }
+        ResponseCode::SubscriptionParseFailed => {
+            ApiError::new(Code::InvalidFilter, format!("the filter cannot be read: {}", remark()))
+        }
         ResponseCode::TopicNotExist => about.topic(),
         ResponseCode::SubscriptionGroupNotExist => about.group(),
-        ResponseCode::SubscriptionNotExist => ApiError::new(Code::SubscriptionNotFound, "the group does not subscribe this topic"),
-        ResponseCode::QueryNotFound | ResponseCode::NoMessage => ApiError::new(Code::MessageNotFound, "no such message"),
-        ResponseCode::NoPermission => ApiError::new(Code::Forbidden, format!("the broker does not allow this: {}", remark())),
+        ResponseCode::SubscriptionNotExist => {
+            ApiError::new(Code::SubscriptionNotFound, "the group does not subscribe this topic")
+        }
+        ResponseCode::QueryNotFound | ResponseCode::NoMessage => {
+            ApiError::new(Code::MessageNotFound, "no such message")
+        }
+        ResponseCode::NoPermission => {
+            ApiError::new(Code::Forbidden, format!("the broker does not allow this: {}", remark()))
+        }
         ResponseCode::TopicExistAlready => ApiError::new(Code::TopicExists, "the topic exists already"),
         ResponseCode::SystemBusy | ResponseCode::FlowControl | ResponseCode::PollingFull => {
             ApiError::new(Code::BrokerBusy, "the broker has too much to do; nothing was stored")
         }
         ResponseCode::ServiceNotAvailable => ApiError::new(Code::BrokerUnavailable, "the broker cannot serve now"),
-        ResponseCode::GoAway | ResponseCode::NotLeaderForQueue => ApiError::new(Code::BrokerUnavailable, "the broker does not lead this queue now"),
+        ResponseCode::GoAway | ResponseCode::NotLeaderForQueue => {
+            ApiError::new(Code::BrokerUnavailable, "the broker does not lead this queue now")
+        }
         ResponseCode::RequestCodeNotSupported => ApiError::not_implemented("this broker does not know the request"),
         ResponseCode::SystemError
         | ResponseCode::Success
@@ -134,7 +151,8 @@ fn by_code(code: ResponseCode, response: &Command, about: About<'_>) -> ApiError
 
 fn unexpected(code: ResponseCode, remark: &str) -> ApiError {
     tracing::warn!(code = code.code(), remark, "unexpected answer of a broker");
-    ApiError::new(Code::Internal, "the broker answered in an unexpected way; the log of the gateway has details").unknown_outcome()
+    ApiError::new(Code::Internal, "the broker answered in an unexpected way; the log of the gateway has details")
+        .unknown_outcome()
 }
 
 #[cfg(test)]
@@ -153,7 +171,8 @@ mod tests {
 
     #[test]
     fn the_reason_decides_before_the_code() {
-        let response = |code, reason: &str| Command::error(code, "text").with_ext("reason", reason).with_ext("members", "a,b");
+        let response =
+            |code, reason: &str| Command::error(code, "text").with_ext("reason", reason).with_ext("members", "a,b");
         let error = answer(&response(ResponseCode::NoPermission, "group_mode_conflict"), About::Receive("g", "t"));
         assert_eq!(error.code(), Code::GroupModeConflict);
         assert_eq!(error.fault().extra[0], ("members", serde_json::json!(["a", "b"])));

@@ -85,7 +85,13 @@ impl Upstream {
     ///
     /// # Errors
     /// As [`Upstream::pop`], and `too_many_waiters`.
-    pub async fn notification(&self, _scope: &Scope, group: &str, topic: Option<&str>, until: Instant) -> Result<Wake, ApiError> {
+    pub async fn notification(
+        &self,
+        _scope: &Scope,
+        group: &str,
+        topic: Option<&str>,
+        until: Instant,
+    ) -> Result<Wake, ApiError> {
         let before = self.0.notifier.waiters.fetch_add(1, Ordering::AcqRel);
         let _place = Place(&self.0.notifier.waiters);
         if before >= WAITERS_MAX {

@@ -96,10 +96,21 @@ impl Upstream {
     ///
     /// # Errors
     /// As [`Upstream::send`].
-    pub async fn send_atomic(&self, _scope: &Scope, topic: &str, drafts: &[Draft], deadline: Instant) -> Result<Vec<Sent>, ApiError> {
+    pub async fn send_atomic(
+        &self,
+        _scope: &Scope,
+        topic: &str,
+        drafts: &[Draft],
+        deadline: Instant,
+    ) -> Result<Vec<Sent>, ApiError> {
         let ids: Vec<String> = drafts.iter().map(|d| self.id_of(d)).collect();
-        let properties = drafts.iter().zip(&ids).map(|(d, id)| encode_properties(d, id)).collect::<Result<Vec<_>, _>>()?;
-        let entries = drafts.iter().zip(&properties).map(|(d, p)| BatchEntry { flag: 0, body: &d.body, properties: p.as_bytes() });
+        let properties =
+            drafts.iter().zip(&ids).map(|(d, id)| encode_properties(d, id)).collect::<Result<Vec<_>, _>>()?;
+        let entries = drafts.iter().zip(&properties).map(|(d, p)| BatchEntry {
+            flag: 0,
+            body: &d.body,
+            properties: p.as_bytes(),
+        });
         let body = encode_batch(entries).map_err(|e| ApiError::new(Code::RequestTooLarge, e.to_string()))?;
         let payload = Payload {
             code: RequestCode::SendBatchMessage,
@@ -108,10 +119,8 @@ impl Upstream {
             durability: drafts.iter().filter_map(|d| d.durability).max(),
         };
         let first = drafts.first();
-        let fixed = Fixed {
-            queue: first.and_then(|d| d.queue.as_ref()),
-            key: first.and_then(|d| d.ordering_key.as_deref()),
-        };
+        let fixed =
+            Fixed { queue: first.and_then(|d| d.queue.as_ref()), key: first.and_then(|d| d.ordering_key.as_deref()) };
         let stored = self.store(topic, &payload, fixed, deadline).await?;
         let sent = |(i, message_id): (i64, String)| Sent {
             message_id,
@@ -125,10 +134,21 @@ impl Upstream {
     ///
     /// # Errors
     /// What is known before the message is written.
-    pub async fn send_oneway(&self, _scope: &Scope, topic: &str, draft: &Draft, deadline: Instant) -> Result<String, ApiError> {
+    pub async fn send_oneway(
+        &self,
+        _scope: &Scope,
+        topic: &str,
+        draft: &Draft,
+        deadline: Instant,
+    ) -> Result<String, ApiError> {
         let message_id = self.id_of(draft);
         let properties = encode_properties(draft, &message_id)?;
-        let payload = Payload { code: RequestCode::SendMessageV2, body: draft.body.clone(), properties: &properties, durability: None };
+        let payload = Payload {
+            code: RequestCode::SendMessageV2,
+            body: draft.body.clone(),
+            properties: &properties,
+            durability: None,
+        };
         let fixed = Fixed { queue: draft.queue.as_ref(), key: draft.ordering_key.as_deref() };
         let route = self.route_for_send(topic, deadline).await?;
         let (broker, queue_id) = self.pick(topic, &route, fixed, &[])?;
@@ -149,17 +169,38 @@ impl Upstream {
             None if self.0.options.auto_create => {
                 self.create_topic(topic, deadline).await?;
                 let route = self.route(topic, deadline).await?;
-                route.ok_or_else(|| ApiError::new(Code::NoRoute, format!("topic '{topic}' was created but has no route yet")))
+                route.ok_or_else(|| {
+                    ApiError::new(Code::NoRoute, format!("topic '{topic}' was created but has no route yet"))
+                })
             }
-            None => Err(ApiError::new(Code::TopicNotFound, format!("topic '{topic}' does not exist; create it with PUT"))),
+            None => {
+                Err(ApiError::new(Code::TopicNotFound, format!("topic '{topic}' does not exist; create it with PUT")))
+            }
         }
     }
 
-    fn pick(&self, topic: &str, route: &Route, fixed: Fixed<'_>, tried: &[String]) -> Result<(Arc<Broker>, i32), ApiError> {
-        let unwritable = || ApiError::new(Code::NoRoute, format!("topic '{topic}' has no writable queue on a broker that can be reached"));
+    fn pick(
+        &self,
+        topic: &str,
+        route: &Route,
+        fixed: Fixed<'_>,
+        tried: &[String],
+    ) -> Result<(Arc<Broker>, i32), ApiError> {
+        let unwritable = || {
+            ApiError::new(
+                Code::NoRoute,
+                format!("topic '{topic}' has no writable queue on a broker that can be reached"),
+            )
+        };
         if let Some((broker, id)) = fixed.queue {
             let known = route.writable.iter().find(|(b, i)| b.name == *broker && i == id);
-            let missing = || ApiError::field(Code::InvalidField, "/queue", format!("topic '{topic}' has no writable queue {id} on '{broker}'"));
+            let missing = || {
+                ApiError::field(
+                    Code::InvalidField,
+                    "/queue",
+                    format!("topic '{topic}' has no writable queue {id} on '{broker}'"),
+                )
+            };
             return known.cloned().ok_or_else(missing);
         }
         if let Some(key) = fixed.key {
@@ -170,7 +211,13 @@ impl Upstream {
         self.0.selector.next(&entry, route, tried, now).ok_or_else(unwritable)
     }
 
-    async fn store(&self, topic: &str, payload: &Payload<'_>, fixed: Fixed<'_>, deadline: Instant) -> Result<Sent, ApiError> {
+    async fn store(
+        &self,
+        topic: &str,
+        payload: &Payload<'_>,
+        fixed: Fixed<'_>,
+        deadline: Instant,
+    ) -> Result<Sent, ApiError> {
         let mut route = self.route_for_send(topic, deadline).await?;
         let mut tried: Vec<String> = Vec::new();
         let mut refreshed = false;
@@ -189,7 +236,11 @@ impl Upstream {
                     Ok(sent) => return Ok(sent),
                     Err(error) => {
                         let code = response.response_code();
-                        if matches!(code, ResponseCode::TopicNotExist | ResponseCode::NotLeaderForQueue | ResponseCode::GoAway) && !refreshed {
+                        if matches!(
+                            code,
+                            ResponseCode::TopicNotExist | ResponseCode::NotLeaderForQueue | ResponseCode::GoAway
+                        ) && !refreshed
+                        {
                             refreshed = true;
                             if let Some(fresh) = self.refresh_route(topic, deadline).await? {
                                 route = fresh;
@@ -275,7 +326,9 @@ fn read(response: &Command, broker: &str, topic: &str) -> Result<Sent, ApiError>
         return Err(mapping::answer(response, mapping::About::Send(topic)));
     }
     let ext = &response.ext;
-    let malformed = |e: wire::WireError| ApiError::new(Code::Internal, format!("the broker's answer cannot be read: {e}")).unknown_outcome();
+    let malformed = |e: wire::WireError| {
+        ApiError::new(Code::Internal, format!("the broker's answer cannot be read: {e}")).unknown_outcome()
+    };
     Ok(Sent {
         message_id: String::new(),
         broker: broker.to_owned(),
@@ -293,7 +346,8 @@ fn read(response: &Command, broker: &str, topic: &str) -> Result<Sent, ApiError>
 
 /// The property text of a message.
 fn encode_properties(draft: &Draft, message_id: &str) -> Result<String, ApiError> {
-    let mut text = String::with_capacity(96 + draft.properties.iter().map(|(n, v)| n.len() + v.len() + 2).sum::<usize>());
+    let mut text =
+        String::with_capacity(96 + draft.properties.iter().map(|(n, v)| n.len() + v.len() + 2).sum::<usize>());
     push(&mut text, names::UNIQ_KEY, message_id);
     if let Some(tag) = &draft.tag {
         push(&mut text, names::TAGS, tag);
@@ -314,7 +368,10 @@ fn encode_properties(draft: &Draft, message_id: &str) -> Result<String, ApiError
     // What the broker and later retries add must fit too.
     const SPARE: usize = 4_096;
     if text.len() + SPARE > PROPERTIES_MAX_BYTES {
-        return Err(ApiError::new(Code::PropertiesTooLarge, "properties, keys, tag and content type together are too long"));
+        return Err(ApiError::new(
+            Code::PropertiesTooLarge,
+            "properties, keys, tag and content type together are too long",
+        ));
     }
     Ok(text)
 }

@@ -87,7 +87,9 @@ impl Upstream {
     pub(super) async fn route(&self, topic: &str, deadline: Instant) -> Result<Option<Arc<Route>>, ApiError> {
         let entry = self.0.routes.entry(topic);
         if let Some(known) = &*entry.known.load() {
-            if self.0.options.clock.monotonic().since(known.0) >= FRESH && !entry.refreshing.swap(true, Ordering::AcqRel) {
+            if self.0.options.clock.monotonic().since(known.0) >= FRESH
+                && !entry.refreshing.swap(true, Ordering::AcqRel)
+            {
                 let (upstream, topic) = (self.clone(), topic.to_owned());
                 self.0.options.tracker.spawn(async move {
                     let deadline = Instant::now() + Duration::from_secs(5);

@@ -27,7 +27,13 @@ impl Selector {
     }
 
     /// The next queue in turn on a broker that is not in trouble and was not tried; else on one that was not tried.
-    pub(super) fn next(&self, entry: &Entry, route: &Route, tried: &[String], now: Monotonic) -> Option<(Arc<Broker>, i32)> {
+    pub(super) fn next(
+        &self,
+        entry: &Entry,
+        route: &Route,
+        tried: &[String],
+        now: Monotonic,
+    ) -> Option<(Arc<Broker>, i32)> {
         let count = route.writable.len();
         if count == 0 {
             return None;
@@ -84,7 +90,8 @@ mod tests {
         assert_eq!(selector.next(&entry, &route, &["b".to_owned()], now).unwrap().0.name, "a");
         assert!(selector.next(&entry, &route, &["a".to_owned(), "b".to_owned()], now).is_none());
         let later = now + Duration::from_secs(3);
-        let names: std::collections::HashSet<_> = (0..8).map(|_| selector.next(&entry, &route, &[], later).unwrap().0.name.clone()).collect();
+        let names: std::collections::HashSet<_> =
+            (0..8).map(|_| selector.next(&entry, &route, &[], later).unwrap().0.name.clone()).collect();
         assert_eq!(names.len(), 2);
     }
 }

@@ -5,7 +5,9 @@ use super::{Scope, Upstream, time_left};
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
-use wire::body::gantry::{SettleItem, SettleOp as WireOp, SettleRequest, SettleResponse, SettleResult, SettleStatus as WireStatus};
+use wire::body::gantry::{
+    SettleItem, SettleOp as WireOp, SettleRequest, SettleResponse, SettleResult, SettleStatus as WireStatus,
+};
 use wire::{Command, RequestCode, ResponseCode, json};
 
 /// Items in one request.
@@ -16,7 +18,13 @@ pub(crate) const LEASE_MAX_MS: i64 = 12 * 3_600_000;
 impl Upstream {
     /// Settles leases of one group; same order, same length as asked. Never fails as a whole: what cannot be reached is
     /// `unavailable`.
-    pub async fn settle(&self, _scope: &Scope, group: &str, items: &[Settlement], deadline: Instant) -> Vec<SettleOutcome> {
+    pub async fn settle(
+        &self,
+        _scope: &Scope,
+        group: &str,
+        items: &[Settlement],
+        deadline: Instant,
+    ) -> Vec<SettleOutcome> {
         let mut out = vec![outcome(SettleStatus::Unavailable); items.len()];
         let mut by_broker: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (i, item) in items.iter().enumerate() {
@@ -45,7 +53,14 @@ impl Upstream {
         until > item.lease.delivered_at_ms.saturating_add(LEASE_MAX_MS)
     }
 
-    async fn settle_at(&self, group: &str, broker: &str, items: &[Settlement], chunk: &[usize], deadline: Instant) -> Option<Vec<SettleResult>> {
+    async fn settle_at(
+        &self,
+        group: &str,
+        broker: &str,
+        items: &[Settlement],
+        chunk: &[usize],
+        deadline: Instant,
+    ) -> Option<Vec<SettleResult>> {
         let addr = self.master(broker, deadline).await?;
         let request = SettleRequest { items: chunk.iter().map(|i| wire_item(&items[*i])).collect() };
         let command = Command::request(RequestCode::Settle).with_ext("group", group).with_body(json::to_vec(&request));

@@ -19,11 +19,6 @@ pub struct WsConfig {
 
 impl Default for WsConfig {
     fn default() -> Self {
-        Self {
-            idle: Millis(25_000),
-            grace: Millis(10_000),
-            sockets: 20_000,
-            subscriptions: 100,
-        }
+        Self { idle: Millis(25_000), grace: Millis(10_000), sockets: 20_000, subscriptions: 100 }
     }
 }

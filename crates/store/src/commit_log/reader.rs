@@ -48,11 +48,7 @@ impl CommitLog {
     }
 
     /// The next record from `at` on, past blanks and damaged ranges.
-    pub(crate) fn next_record<R>(
-        &self,
-        mut at: u64,
-        read: impl FnOnce(&RecordView<'_>) -> R,
-    ) -> Next<R> {
+    pub(crate) fn next_record<R>(&self, mut at: u64, read: impl FnOnce(&RecordView<'_>) -> R) -> Next<R> {
         loop {
             let Some(file) = self.files.find(at) else {
                 return Next::End(at);

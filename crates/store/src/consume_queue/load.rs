@@ -80,9 +80,7 @@ fn usable_files(files: &QueueFiles, dir: &Path) -> Result<(Vec<NumberedFile>, bo
     let mut usable: Vec<NumberedFile> = Vec::new();
     let mut odd = false;
     for file in found {
-        let follows = usable
-            .last()
-            .is_none_or(|last| last.base + file_bytes == file.base);
+        let follows = usable.last().is_none_or(|last| last.base + file_bytes == file.base);
         if file.len == file_bytes && file.base.is_multiple_of(file_bytes) && follows {
             usable.push(file);
         } else {
@@ -133,12 +131,7 @@ fn load_queue(
 
 /// Position of the last unit that counts in the file that begins at `first`; a hole does when such
 /// a unit follows.
-fn last_unit(
-    files: &QueueFiles,
-    queue: &ConsumeQueue,
-    first: u64,
-    trust: Trust,
-) -> Result<Option<u64>, StoreError> {
+fn last_unit(files: &QueueFiles, queue: &ConsumeQueue, first: u64, trust: Trust) -> Result<Option<u64>, StoreError> {
     let border = first + files.units_per_file();
     let mut last = None;
     let mut at = first;
@@ -163,13 +156,7 @@ fn last_unit(
 }
 
 /// Position of the first unit from `from` on whose record is still in the log; `max` if none is.
-fn first_unit(
-    files: &QueueFiles,
-    queue: &ConsumeQueue,
-    from: u64,
-    max: u64,
-    log_min: u64,
-) -> Result<u64, StoreError> {
+fn first_unit(files: &QueueFiles, queue: &ConsumeQueue, from: u64, max: u64, log_min: u64) -> Result<u64, StoreError> {
     let gone = |unit: &Option<Unit>| unit.is_none_or(|u| u.is_hole() || u.physical < log_min);
     let mut at = from;
     while at < max {

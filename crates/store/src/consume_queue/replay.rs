@@ -32,27 +32,12 @@ pub(crate) struct Outcome {
 
 impl<'a> Replay<'a> {
     pub(crate) fn new(table: &'a QueueTable, whole_log: bool) -> Self {
-        Replay {
-            table,
-            whole_log,
-            waiting: HashMap::new(),
-            count: 0,
-            outcome: Outcome::default(),
-        }
+        Replay { table, whole_log, waiting: HashMap::new(), count: 0, outcome: Outcome::default() }
     }
 
     /// Adds the unit of a record; records come in log order.
-    pub(crate) fn add(
-        &mut self,
-        topic: &str,
-        queue_id: i32,
-        position: u64,
-        unit: Unit,
-    ) -> Result<(), StoreError> {
-        self.waiting
-            .entry((topic.to_owned(), queue_id))
-            .or_default()
-            .push((position, unit));
+    pub(crate) fn add(&mut self, topic: &str, queue_id: i32, position: u64, unit: Unit) -> Result<(), StoreError> {
+        self.waiting.entry((topic.to_owned(), queue_id)).or_default().push((position, unit));
         self.count += 1;
         if self.count >= WAITING_MAX {
             self.compare()?;
@@ -69,12 +54,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    fn compare_queue(
-        &mut self,
-        topic: &str,
-        id: i32,
-        units: &[(u64, Unit)],
-    ) -> Result<(), StoreError> {
+    fn compare_queue(&mut self, topic: &str, id: i32, units: &[(u64, Unit)]) -> Result<(), StoreError> {
         let queue = self.table.get_or_make(topic, id);
         let files = self.table.files();
         let was_unsynced = queue.has_unsynced();
@@ -109,11 +89,8 @@ impl<'a> Replay<'a> {
                 continue;
             }
             // Two records claim one position only if one of them lies; the first is believed.
-            let claimed = old.is_some_and(|old| {
-                units
-                    .iter()
-                    .any(|(p, u)| p == position && *u == old && u.physical < unit.physical)
-            });
+            let claimed = old
+                .is_some_and(|old| units.iter().any(|(p, u)| p == position && *u == old && u.physical < unit.physical));
             if !claimed {
                 queue.repair(files, *position, *unit)?;
                 had.insert(*position, Some(*unit));

@@ -51,11 +51,7 @@ pub(super) struct Image {
 
 fn split(path: &Path) -> (PathBuf, String) {
     let dir = path.parent().unwrap_or(Path::new("")).to_owned();
-    let name = path
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     (dir, name)
 }
 
@@ -124,11 +120,7 @@ impl Image {
         let dir = self.dirs.get(path);
         let Some(dir) = dir else {
             let is_file = matches!(self.find(path), Some(Node::File(_)));
-            return Err(if is_file {
-                io::ErrorKind::NotADirectory.into()
-            } else {
-                not_found()
-            });
+            return Err(if is_file { io::ErrorKind::NotADirectory.into() } else { not_found() });
         };
         let entry = |(name, node): (&String, &Node)| DirEntry {
             name: name.clone(),
@@ -192,18 +184,13 @@ impl Image {
     }
 
     pub(super) fn used(&self) -> u64 {
-        self.inodes
-            .values()
-            .map(|inode| inode.pages.len() as u64 * PAGE)
-            .sum()
+        self.inodes.values().map(|inode| inode.pages.len() as u64 * PAGE).sum()
     }
 
     fn take_pages(&mut self, number: u64, from: u64, to: u64, capacity: u64) -> io::Result<()> {
         let used = self.used();
         let inode = self.inodes.entry(number).or_default();
-        let wanted: Vec<u64> = (from / PAGE..to.div_ceil(PAGE))
-            .filter(|page| !inode.pages.contains(page))
-            .collect();
+        let wanted: Vec<u64> = (from / PAGE..to.div_ceil(PAGE)).filter(|page| !inode.pages.contains(page)).collect();
         if used + wanted.len() as u64 * PAGE > capacity {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -217,13 +204,7 @@ impl Image {
         Ok(())
     }
 
-    pub(super) fn write(
-        &mut self,
-        number: u64,
-        at: u64,
-        bytes: &[u8],
-        capacity: u64,
-    ) -> io::Result<()> {
+    pub(super) fn write(&mut self, number: u64, at: u64, bytes: &[u8], capacity: u64) -> io::Result<()> {
         let end = at + bytes.len() as u64;
         self.take_pages(number, at, end, capacity)?;
         let inode = self.inodes.entry(number).or_default();
@@ -234,9 +215,7 @@ impl Image {
         if let Some(target) = inode.content.get_mut(from..to) {
             target.copy_from_slice(bytes);
         }
-        inode
-            .dirty
-            .extend(at / SECTOR as u64..end.div_ceil(SECTOR as u64));
+        inode.dirty.extend(at / SECTOR as u64..end.div_ceil(SECTOR as u64));
         Ok(())
     }
 
@@ -272,12 +251,7 @@ impl Image {
             return;
         }
         let nth = index(rng.below(inode.dirty.len() as u64));
-        let Some(page) = inode
-            .dirty
-            .iter()
-            .nth(nth)
-            .map(|sector| sector / SECTORS_PER_PAGE)
-        else {
+        let Some(page) = inode.dirty.iter().nth(nth).map(|sector| sector / SECTORS_PER_PAGE) else {
             return;
         };
         let first = page * SECTORS_PER_PAGE;
@@ -312,16 +286,8 @@ impl Image {
 
     /// What a power cut leaves.
     pub(super) fn after_crash(&self, rng: &mut Rng) -> Image {
-        let mut after = Image {
-            next_inode: self.next_inode,
-            ..Image::default()
-        };
-        let tops: Vec<PathBuf> = self
-            .dirs
-            .keys()
-            .filter(|dir| is_top(dir))
-            .cloned()
-            .collect();
+        let mut after = Image { next_inode: self.next_inode, ..Image::default() };
+        let tops: Vec<PathBuf> = self.dirs.keys().filter(|dir| is_top(dir)).cloned().collect();
         for top in tops {
             self.copy_dir(&top, &mut after, rng);
         }
@@ -346,18 +312,11 @@ impl Image {
                 Node::Dir => self.copy_dir(&path.join(name), after, rng),
                 Node::File(number) => {
                     let inode = self.inodes.get(number).map(|inode| inode.after_crash(rng));
-                    after
-                        .inodes
-                        .entry(*number)
-                        .or_insert(inode.unwrap_or_default());
+                    after.inodes.entry(*number).or_insert(inode.unwrap_or_default());
                 }
             }
         }
-        let copied = Dir {
-            durable: names.clone(),
-            names,
-            changes: Vec::new(),
-        };
+        let copied = Dir { durable: names.clone(), names, changes: Vec::new() };
         after.dirs.insert(path.to_owned(), copied);
     }
 }
@@ -369,9 +328,7 @@ impl Inode {
         if self.durable.len() < to {
             self.durable.resize(to, 0);
         }
-        if let (Some(target), Some(source)) =
-            (self.durable.get_mut(from..to), self.content.get(from..to))
-        {
+        if let (Some(target), Some(source)) = (self.durable.get_mut(from..to), self.content.get(from..to)) {
             target.copy_from_slice(source);
         }
     }

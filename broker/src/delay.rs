@@ -10,10 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clock::Monotonic;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use serde::Deserialize;
 use store::{MessageDraft, PhysicalOffset, QueueEntry, QueueOffset};
-use tokio::sync::Notify;
 use wire::message::properties::{PropertiesView, names as property, push};
 use wire::message::record::RecordView;
 
@@ -67,7 +66,9 @@ pub(crate) struct Delay {
     /// Next offset to deliver, by level − 1.
     next: Mutex<[u64; LEVELS]>,
     file: ConfigFile,
-    arrived: Notify,
+    /// Something came that may be due soon, or the broker stops.
+    woken: Mutex<bool>,
+    wake: Condvar,
     saved: Mutex<Saved>,
 }
 
@@ -84,7 +85,8 @@ impl Delay {
     pub(crate) fn new(file: ConfigFile, now_ms: u64) -> Self {
         let next = [0; LEVELS];
         let saved = Saved { at: Monotonic::ZERO, position: 0, version: DataVersion::new(now_ms), next };
-        Self { next: Mutex::new(next), file, arrived: Notify::new(), saved: Mutex::new(saved) }
+        Self { next: Mutex::new(next), file, woken: Mutex::new(false),
+            wake: Condvar::new(), saved: Mutex::new(saved) }
     }
 
     /// Reads the written progress and completes it from the log.
@@ -116,9 +118,19 @@ impl Delay {
         Ok(())
     }
 
-    /// A message came into the schedule topic.
+    /// Wakes the delivery: a message came into the schedule topic, or the broker stops. Any thread.
     pub(crate) fn notify(&self) {
-        self.arrived.notify_one();
+        *self.woken.lock() = true;
+        self.wake.notify_one();
+    }
+
+    /// Waits for [`Delay::notify`], at most this long.
+    fn wait(&self, limit: Duration) {
+        let mut woken = self.woken.lock();
+        if !*woken {
+            self.wake.wait_for(&mut woken, limit);
+        }
+        *woken = false;
     }
 
     /// Next offset of each level that was ever used, by level.
@@ -206,14 +218,7 @@ pub(crate) fn run(broker: &Arc<Broker>) {
         {
             tracing::error!(%error, "progress of delayed messages not written");
         }
-        let woken = async {
-            tokio::select! {
-                () = broker.delay.arrived.notified() => {}
-                () = broker.stopping.cancelled() => {}
-                () = tokio::time::sleep(sleep) => {}
-            }
-        };
-        broker.runtime.block_on(woken);
+broker.delay.wait(sleep);
     }
 }
 

@@ -164,12 +164,22 @@ async fn keep_registered(broker: Arc<Broker>, target: Arc<Target>) {
         };
         tokio::select! {
             () = broker.stopping.cancelled() => return,
-            () = target.wake.notified() => {}
+            () = told(&broker, &target, sequence) => {}
             () = tokio::time::sleep(period) => refresh = true,
             () = conn.ended() => {
                 tracing::info!(namesrv = %target.addr, "connection lost, registering again");
                 target.synced.store(0, Ordering::Release);
             }
+        }
+    }
+}
+
+/// Resolves when there is something that the name server does not know yet.
+async fn told(broker: &Broker, target: &Target, known: u64) {
+    loop {
+        target.wake.notified().await;
+        if broker.topics.sequence() > known || target.synced.load(Ordering::Acquire) == 0 {
+            return;
         }
     }
 }

@@ -12,6 +12,7 @@ use remoting::{Client, ClientOptions, Server, ServerOptions};
 use store::disk::{Disk, RealDisk};
 use store::{FlushPolicy, Store, StoreError, StoreOptions};
 use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -39,7 +40,7 @@ use crate::version::DataVersion;
 /// The admin port's distance from the listen port.
 const ADMIN_OFFSET: u16 = 3;
 /// Longest time that requests at work may take at a stop.
-const DRAIN: Duration = Duration::from_secs(5);
+const DRAIN: Duration = Duration::from_secs(3);
 /// Cold reads at a time.
 const COLD_READS: usize = 32;
 /// How often committed offsets are written.
@@ -355,13 +356,15 @@ impl Running {
     pub async fn stop(mut self) -> Result<(), Error> {
         let broker = self.broker.clone();
         broker.stopping.cancel();
+        broker.delay.notify();
         broker.registration.unregister(&broker).await;
         broker.closed.store(true, Ordering::Release);
         pull::release_all(&broker);
-        for server in &self.servers {
-            server.shutdown(DRAIN).await;
+        let mut servers = JoinSet::new();
+        for server in self.servers.drain(..) {
+            servers.spawn(async move { server.shutdown(DRAIN).await });
         }
-        self.servers.clear();
+        while servers.join_next().await.is_some() {}
         broker.tasks.close();
         if tokio::time::timeout(DRAIN, broker.tasks.wait()).await.is_err() {
             tracing::warn!("tasks cut at the end of the stop");
@@ -375,6 +378,17 @@ impl Running {
     #[must_use]
     pub fn addrs(&self) -> Addrs {
         self.addrs
+    }
+}
+
+/// Lets the threads end; the directory is left as a crash would leave it.
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.workers.is_some() {
+            self.broker.stopping.cancel();
+            self.broker.delay.notify();
+            pop::abandon(&self.broker);
+        }
     }
 }
 

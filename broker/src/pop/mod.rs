@@ -45,7 +45,7 @@ pub(crate) use engine::Pop;
 pub(crate) use handle_pop::{notify, polling_info, pop};
 pub(crate) use handle_settle::{ack, batch_ack, change_invisible, settle};
 pub(crate) use position::{Start, set_position, start_at};
-pub(crate) use service::{
+pub(crate) use service::{abandon, 
     Workers, forget, group_changed, lag, lease_members, oldest_ready, release_waiting, start, stop,
 };
 pub(crate) use waiting::arrived;

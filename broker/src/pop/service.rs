@@ -53,6 +53,11 @@ pub(crate) fn stop(broker: &Arc<Broker>, workers: Workers) {
     }
 }
 
+/// Lets the workers end without waiting for them or writing anything: the broker is dropped, not stopped.
+pub(crate) fn abandon(broker: &Broker) {
+    broker.pop.schedule.stop();
+}
+
 /// After a start the log knows progress better than the offset table, which is written every few seconds; unless a
 /// native consumer owned the group.
 fn adopt_offsets(broker: &Broker) {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Settings of the WebSocket door.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(default, deny_unknown_fields)]
 pub struct WsConfig {
     /// Silence after which a socket is pinged.
     pub idle: Millis,

@@ -18,7 +18,7 @@ pub(super) const IN_FLIGHT_MAX: u32 = 1_000;
 const SUB_CHARS_MAX: usize = 64;
 const ID_CHARS_MAX: usize = 32;
 const REASON_BYTES_MAX: usize = 1_024;
-const CODE_BYTES_MAX: usize = 64;
+const CODE_BYTES_MAX: usize = 128;
 const TWELVE_HOURS_MS: u64 = 12 * 3_600_000;
 const THIRTY_DAYS_MS: u64 = 30 * 86_400_000;
 

@@ -1,20 +1,57 @@
 //! Settings of a gateway.
 
+use crate::http::origin::OriginRules;
 use crate::ws::WsConfig;
+use node::config::{Fault, Settings};
+use node::{AdminListen, ByteSize};
 use serde::{Deserialize, Serialize};
+use std::net::{Ipv4Addr, SocketAddr};
 
-/// Settings of a gateway process. Sizes are bytes, times milliseconds.
+/// Whether callers must say who they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Auth {
+    /// They must.
+    #[default]
+    On,
+    /// They need not; only on loopback, with its rules for `Host`, proxies and `Origin`.
+    Off,
+}
+
+/// Settings of a gateway process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Address of the HTTP socket.
-    pub listen: String,
-    /// Name server addresses, separated by commas.
+    pub listen: SocketAddr,
+    /// Name servers, `host:port`, separated by commas or semicolons.
     pub namesrv: String,
+    /// Authentication.
+    pub auth: Auth,
     /// Origins of browsers that may call besides the gateway's own, separated by commas.
     pub allow_origin: String,
-    /// Whether sends create topics and receives create groups.
+    /// Whether sends create topics and receives create groups and subscriptions.
     pub auto_create: bool,
+    /// Directory of the embedded metadata store and the master key.
+    pub data: String,
+    /// Metadata store: `sqlite:PATH`; none = `gateway.db` in the data directory.
+    pub database_url: Option<String>,
+    /// File of the master key; none = `master-key` in the data directory.
+    pub master_key_file: Option<String>,
+    /// Name in `Mq-Gateway`; none = made up at start.
+    pub name: Option<String>,
+    /// Health and metrics.
+    pub admin_listen: AdminListen,
+    /// Whether `/metrics` is on the HTTP socket too.
+    pub public_metrics: bool,
+    /// Connections at a time; further ones wait.
+    pub connections_max: usize,
+    /// Largest request body.
+    pub request_max: ByteSize,
+    /// Largest message body.
+    pub message_max: ByteSize,
+    /// Request bodies held at a time.
+    pub bodies_max: ByteSize,
     /// Sockets.
     pub ws: WsConfig,
 }
@@ -22,11 +59,102 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            listen: "0.0.0.0:8080".into(),
+            listen: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8080)),
             namesrv: "127.0.0.1:9876".into(),
+            auth: Auth::On,
             allow_origin: String::new(),
             auto_create: false,
+            data: "./gantry-gateway".into(),
+            database_url: None,
+            master_key_file: None,
+            name: None,
+            admin_listen: AdminListen::Auto,
+            public_metrics: false,
+            connections_max: 10_000,
+            request_max: ByteSize::mib(8),
+            message_max: ByteSize::mib(4),
+            bodies_max: ByteSize::mib(512),
             ws: WsConfig::default(),
         }
+    }
+}
+
+impl Config {
+    /// The name servers.
+    #[must_use]
+    pub fn name_servers(&self) -> Vec<String> {
+        self.namesrv.split([',', ';']).map(str::trim).filter(|s| !s.is_empty()).map(str::to_owned).collect()
+    }
+}
+
+impl Settings for Config {
+    fn validate(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let mut fault = |key: &str, text: String| faults.push(Fault::new(key, text));
+        match self.auth {
+            Auth::On => fault(
+                "auth",
+                "authentication is not built yet, so this gateway serves loopback only: set auth to off (--auth off) and listen to \
+                 a loopback address such as 127.0.0.1:8080"
+                    .into(),
+            ),
+            Auth::Off if !self.listen.ip().is_loopback() => fault(
+                "listen",
+                format!("{} is no loopback address; without authentication anybody who reaches it could read and write everything; \
+                         listen to 127.0.0.1:{}", self.listen, self.listen.port()),
+            ),
+            Auth::Off => {}
+        }
+        if self.name_servers().is_empty() {
+            fault("namesrv", "needs at least one host:port".into());
+        }
+        for server in self.name_servers() {
+            if server.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err()) {
+                fault("namesrv", format!("'{server}' is no host:port"));
+            }
+        }
+        if let Err(why) = OriginRules::parse(&self.allow_origin) {
+            fault("allow_origin", why);
+        }
+        if self.database_url.as_deref().is_some_and(|url| !url.starts_with("sqlite:")) {
+            fault("database_url", "must be sqlite:PATH; Postgres is not built yet".into());
+        }
+        if self.data.is_empty() {
+            fault("data", "must name a directory".into());
+        }
+        let (request, message) = (self.request_max.bytes(), self.message_max.bytes());
+        if !(1..=64 << 20).contains(&request) {
+            fault("request_max", "must be between 1B and 64MiB".into());
+        }
+        if !(1..=16 << 20).contains(&message) {
+            fault("message_max", "must be between 1B and 16MiB".into());
+        }
+        if self.bodies_max.bytes() < request {
+            fault("bodies_max", "must be at least request_max".into());
+        }
+        if self.connections_max == 0 {
+            fault("connections_max", "must be at least 1".into());
+        }
+        if self.name.as_deref().is_some_and(|n| n.is_empty() || n.len() > 64 || !n.bytes().all(|b| b.is_ascii_graphic())) {
+            fault("name", "must be 1–64 visible ASCII characters".into());
+        }
+        faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_authentication_only_loopback_starts() {
+        let keys = |config: &Config| config.validate().into_iter().map(|f| f.key).collect::<Vec<_>>();
+        assert_eq!(keys(&Config::default()), ["auth"]);
+        let off = Config { auth: Auth::Off, ..Config::default() };
+        assert_eq!(keys(&off), ["listen"]);
+        let local = Config { listen: "127.0.0.1:0".parse().unwrap(), ..off };
+        assert!(keys(&local).is_empty());
+        let bad = Config { namesrv: "x".into(), allow_origin: "y".into(), connections_max: 0, ..local };
+        assert_eq!(keys(&bad), ["namesrv", "allow_origin", "connections_max"]);
     }
 }

@@ -67,6 +67,17 @@ impl ReceiptKeys {
         }
     }
 
+    /// A key for another purpose, the same in all gateways that share the oldest key.
+    pub(crate) fn derive(&self, purpose: &[u8]) -> Hmac<Sha256> {
+        let secret = match self.keys.first() {
+            Some(key) => key.mac.clone().chain_update(purpose).finalize().into_bytes(),
+            None => Sha256::digest(purpose),
+        };
+        let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
+        block[..secret.len()].copy_from_slice(&secret);
+        Hmac::new(&block)
+    }
+
     /// The receipt of a lease.
     #[must_use]
     pub fn encode(&self, scope: &Scope, group: &str, lease: &Lease) -> String {

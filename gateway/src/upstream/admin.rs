@@ -522,6 +522,52 @@ impl Upstream {
         }
     }
 
+    /// Groups that have not read all of a topic, with how much is missing.
+    ///
+    /// # Errors
+    /// `no_route`, `broker_unavailable`.
+    pub async fn groups_behind(&self, topic: &str, deadline: Instant) -> Result<Vec<(String, i64)>, ApiError> {
+        let mut behind = Vec::new();
+        for group in self.groups(deadline).await? {
+            let Some(detail) = self.group(&group, deadline).await? else { continue };
+            if !detail.subscriptions.iter().any(|s| s.topic == topic) {
+                continue;
+            }
+            let retry = format!("+{topic}");
+            let queues = self.lag(&group, deadline).await?.into_iter().flat_map(|(_, lag)| lag.queues);
+            let lag: i64 = queues
+                .filter(|q| q.topic == topic || q.retry && q.topic.ends_with(&retry))
+                .map(|q| (q.max_offset - q.next_deliver.max(q.min_offset)).max(0) + i64::try_from(q.in_flight + q.waiting).unwrap_or(i64::MAX))
+                .sum();
+            if lag > 0 {
+                behind.push((group, lag));
+            }
+        }
+        Ok(behind)
+    }
+
+    /// Topic and group of a subscription about to be written, made where `autoCreate` is on.
+    ///
+    /// # Errors
+    /// `topic_not_found`, `group_not_found`, `no_route`, `broker_unavailable`.
+    pub async fn ensure_for_subscription(&self, group: &str, topic: &str, deadline: Instant) -> Result<Arc<GroupDetail>, ApiError> {
+        if self.topic_now(topic, deadline).await?.0.is_empty() {
+            if !self.0.options.auto_create {
+                return Err(ApiError::new(Code::TopicNotFound, format!("topic '{topic}' does not exist; create it with PUT")));
+            }
+            self.create_topic(topic, deadline).await?;
+        }
+        match self.group_now(group, deadline).await? {
+            Some((detail, _)) => Ok(detail),
+            None if self.0.options.auto_create => {
+                let spec = GroupSpec { initial_position: "earliest".to_owned(), ..default_group() };
+                let made = self.put_group(group, Precondition::default(), |now| Ok(now.map_or_else(|| spec.clone(), |g| g.spec.clone())), deadline).await?;
+                Ok(made.0)
+            }
+            None => Err(ApiError::new(Code::GroupNotFound, format!("group '{group}' does not exist; create it with PUT"))),
+        }
+    }
+
     /// Brokers by name with the address of their master; for the start page.
     ///
     /// # Errors

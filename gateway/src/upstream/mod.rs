@@ -17,6 +17,7 @@ pub use admin::{BrokerTopic, Pending, Precondition};
 pub use consumer::{
     Delivery, LastError, Lease, PopRequest, Popped, SettleOp, SettleOutcome, SettleStatus, Settlement, Wake,
 };
+pub use admin::{default_group, etag};
 pub use dead_letters::{DeadLetter, DeadPage};
 pub use producer::{Draft, Durability, Sent};
 
@@ -27,6 +28,7 @@ use remoting::{Client, ClientOptions};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wire::Command;
 
@@ -45,6 +47,8 @@ pub struct UpstreamOptions {
     pub clock: Arc<dyn Clock>,
     /// Signs the receipts of deliveries.
     pub receipts: Arc<ReceiptKeys>,
+    /// Cancelled when draining begins: waits at brokers end.
+    pub draining: CancellationToken,
     /// Owns the tasks.
     pub tracker: TaskTracker,
 }

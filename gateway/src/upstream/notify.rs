@@ -150,7 +150,15 @@ async fn watch(upstream: Upstream, key: Key, channel: Arc<Channel>, broker: Arc<
                 return;
             }
         }
-        match ask(&upstream, &key, &broker).await {
+        let answer = tokio::select! {
+            answer = ask(&upstream, &key, &broker) => answer,
+            () = upstream.0.options.draining.cancelled() => {
+                upstream.0.notifier.channels.lock().remove(&key);
+                channel.notify.notify_waiters();
+                return;
+            }
+        };
+        match answer {
             Answer::Deliverable => {
                 channel.notify.notify_one();
                 pace = if channel.taken.swap(false, Ordering::AcqRel) { PACE_MIN } else { (pace * 2).min(PACE_MAX) };

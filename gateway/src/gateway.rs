@@ -1,0 +1,140 @@
+//! Wiring: what is started, in which order it stops.
+
+use crate::config::Config;
+use crate::db::master_key::MasterKey;
+use crate::db::{Db, DbError};
+use crate::receipt::ReceiptKeys;
+use crate::state::AppState;
+use crate::{app, http};
+use node::Context;
+use node::config::Settings;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// The admin port's distance from the main port.
+const ADMIN_OFFSET: u16 = 10;
+/// From the signal to the end, sockets and leases included.
+const STOP_DEADLINE: Duration = Duration::from_secs(25);
+/// The role in `listening` lines.
+const ROLE: &str = "gateway";
+
+/// Why a gateway could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Settings that cannot be used.
+    #[error("{0}")]
+    Config(String),
+    /// The address cannot be bound.
+    #[error("cannot listen at {addr}: {source}")]
+    Listen {
+        /// Which.
+        addr: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The data directory cannot be made.
+    #[error("data directory {path}: {source}")]
+    Data {
+        /// Which.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The metadata store.
+    #[error(transparent)]
+    Db(#[from] DbError),
+}
+
+/// A gateway that serves.
+pub struct Running {
+    addr: SocketAddr,
+    admin: Option<SocketAddr>,
+    state: AppState,
+    context: Context,
+    accepting: CancellationToken,
+    db: Db,
+}
+
+impl Running {
+    /// Where it listens.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Where health and metrics are, if on a socket of their own.
+    #[must_use]
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
+    /// The state, for tests.
+    #[must_use]
+    pub fn state(&self) -> &AppState {
+        &self.state
+    }
+
+    /// Drains: waits end, sockets are told, requests in flight are answered; then closes.
+    pub async fn stop(self) {
+        self.context.ready.not_serving(ROLE, "draining");
+        self.state.draining.cancel();
+        self.accepting.cancel();
+        if !self.context.shutdown.finish(STOP_DEADLINE).await {
+            tracing::warn!("stopped with requests in flight");
+        }
+        self.db.close().await;
+    }
+}
+
+/// Starts a gateway; it serves when this returns.
+///
+/// # Errors
+/// See [`RunError`].
+pub async fn start(config: Config, context: Context) -> Result<Running, RunError> {
+    let faults = config.validate();
+    if !faults.is_empty() {
+        let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        return Err(RunError::Config(lines.join("\n")));
+    }
+    let context = context.child();
+    let data = PathBuf::from(&config.data);
+    std::fs::create_dir_all(&data).map_err(|source| RunError::Data { path: config.data.clone(), source })?;
+    let url = config.database_url.clone().unwrap_or_else(|| format!("sqlite:{}", data.join("gateway.db").display()));
+    let db = Db::open(&url).await?;
+    let key_file = config.master_key_file.as_ref().map_or_else(|| data.join("master-key"), |f| Path::new(f).to_owned());
+    let master = MasterKey::open_or_create(&key_file)?;
+    let keys = db.signing_keys("receipt", &master, context.clock.now_ms()).await?;
+    let listener = TcpListener::bind(config.listen).await.map_err(|source| RunError::Listen { addr: config.listen, source })?;
+    let addr = listener.local_addr().map_err(|source| RunError::Listen { addr: config.listen, source })?;
+    let admin_listen = config.admin_listen;
+    let state = AppState::new(config, &context, ReceiptKeys::new(&keys));
+    state.bound(addr.port());
+    let accepting = CancellationToken::new();
+    let serve = http::server::serve(listener, app(state.clone()), state.clone(), accepting.clone());
+    context.shutdown.spawn(serve);
+    context.ready.listening(ROLE, addr);
+    let admin = match admin_listen.resolve(addr, ADMIN_OFFSET) {
+        Some(at) => {
+            let bound = node::admin::serve(at, "gateway-admin", &context).await;
+            Some(bound.map_err(|source| RunError::Listen { addr: at, source })?)
+        }
+        None => None,
+    };
+    context.ready.serving(ROLE);
+    Ok(Running { addr, admin, state, context, accepting, db })
+}
+
+/// Runs a gateway until the context's shutdown is requested.
+///
+/// # Errors
+/// See [`start`].
+pub async fn run(config: Config, context: Context) -> Result<(), RunError> {
+    let running = start(config, context.clone()).await?;
+    context.shutdown.requested().await;
+    running.stop().await;
+    Ok(())
+}

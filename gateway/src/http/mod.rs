@@ -1,0 +1,15 @@
+//! HTTP: sockets and their time limits, the layer around all routes, the body and the problem document.
+
+mod accept;
+pub mod call;
+mod connection;
+pub mod guarded;
+pub mod origin;
+mod outer;
+mod problem;
+pub(crate) mod read;
+pub mod server;
+
+pub(crate) use accept::names as names_type;
+pub use call::Call;
+pub(crate) use outer::{outer, Meta};

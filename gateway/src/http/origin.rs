@@ -1,0 +1,157 @@
+//! Who may ask while authentication is off: a loopback `Host`, no proxy in front, and from browsers the gateway's own
+//! origin or one that was named.
+
+use crate::error::{ApiError, Code};
+use axum::http::{HeaderMap, Uri};
+use std::net::IpAddr;
+
+/// Origins besides the gateway's own, `scheme://host[:port]`.
+#[derive(Clone, Debug, Default)]
+pub struct OriginRules {
+    allowed: Vec<String>,
+}
+
+/// Whether the origin of a request gets CORS headers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// None was sent, or the gateway's own: no CORS headers needed.
+    Own,
+    /// On the list.
+    Listed(String),
+}
+
+impl OriginRules {
+    /// Of a comma-separated list.
+    ///
+    /// # Errors
+    /// The entry that is no origin.
+    pub fn parse(list: &str) -> Result<Self, String> {
+        let mut allowed = Vec::new();
+        for entry in list.split([',', ' ']).map(str::trim).filter(|e| !e.is_empty()) {
+            let entry = entry.trim_end_matches('/').to_ascii_lowercase();
+            if split_origin(&entry).is_none() {
+                return Err(format!("'{entry}' is no origin such as http://localhost:5173"));
+            }
+            allowed.push(entry);
+        }
+        Ok(Self { allowed })
+    }
+
+    /// Checks host and proxy headers, then the origin. `port` is the gateway's own.
+    ///
+    /// # Errors
+    /// `forbidden`, `origin_not_allowed`.
+    pub fn check(&self, headers: &HeaderMap, uri: &Uri, port: Option<u16>) -> Result<Origin, ApiError> {
+        let host = uri.authority().map(|a| a.as_str()).or_else(|| headers.get("host").and_then(|h| h.to_str().ok()));
+        let Some(host) = host.filter(|h| is_loopback(split_host(h).0)) else {
+            let detail = "authentication is off, so only requests whose Host is a loopback name or address are answered; \
+                          ask for http://127.0.0.1 or http://localhost";
+            return Err(ApiError::new(Code::Forbidden, detail));
+        };
+        for name in ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"] {
+            if headers.contains_key(name) {
+                return Err(proxied(name));
+            }
+        }
+        if let Some(name) = headers.keys().find(|n| n.as_str().starts_with("x-forwarded-")) {
+            return Err(proxied(name.as_str()));
+        }
+        let Some(origin) = headers.get("origin") else { return Ok(Origin::Own) };
+        let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
+        self.judge(&origin, host, port)
+    }
+
+    fn judge(&self, origin: &str, host: &str, port: Option<u16>) -> Result<Origin, ApiError> {
+        if self.allowed.iter().any(|a| a == origin) {
+            return Ok(Origin::Listed(origin.to_owned()));
+        }
+        if let Some((scheme, authority)) = split_origin(origin) {
+            let default = if scheme == "https" { 443 } else { 80 };
+            let (name, theirs) = split_host(authority);
+            let asked = split_host(host).1.unwrap_or(default);
+            let theirs = theirs.unwrap_or(default);
+            if is_loopback(name) && (theirs == asked || Some(theirs) == port) {
+                return Ok(Origin::Own);
+            }
+        }
+        let shown: String = origin.chars().take(200).collect();
+        let detail = format!("origin '{shown}' is neither the gateway's own nor on the list of --allow-origin");
+        Err(ApiError::new(Code::OriginNotAllowed, detail))
+    }
+}
+
+fn proxied(name: &str) -> ApiError {
+    let detail = format!(
+        "the header {name} says that a proxy stands in front; authentication is off, so that would open the gateway to \
+         whoever reaches the proxy"
+    );
+    ApiError::new(Code::Forbidden, detail)
+}
+
+/// `scheme://authority` of an origin without path.
+fn split_origin(origin: &str) -> Option<(&str, &str)> {
+    let (scheme, authority) = origin.split_once("://")?;
+    let fine = matches!(scheme, "http" | "https") && !authority.is_empty() && !authority.contains(['/', '@', '?', '#', ' ']);
+    fine.then_some((scheme, authority))
+}
+
+/// Host and port of `host[:port]`; an IPv6 address loses its brackets.
+fn split_host(authority: &str) -> (&str, Option<u16>) {
+    if let Some(rest) = authority.strip_prefix('[')
+        && let Some((address, rest)) = rest.split_once(']')
+    {
+        return (address, rest.strip_prefix(':').and_then(|p| p.parse().ok()));
+    }
+    match authority.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') => (host, port.parse().ok()),
+        _ => (authority, None),
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let name = host.trim_end_matches('.');
+    name.eq_ignore_ascii_case("localhost")
+        || name.to_ascii_lowercase().ends_with(".localhost")
+        || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(headers: &[(&'static str, &str)]) -> Result<Origin, Code> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, value.parse().unwrap());
+        }
+        let rules = OriginRules::parse("http://dev.example:5173/, http://localhost:3000").unwrap();
+        rules.check(&map, &Uri::from_static("/v1/ns/default/topics"), Some(8080)).map_err(|e| e.code())
+    }
+
+    #[test]
+    fn only_loopback_hosts_without_a_proxy() {
+        for host in ["127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]:8080", "127.8.8.8", "app.localhost:8080"] {
+            assert_eq!(check(&[("host", host)]), Ok(Origin::Own), "{host}");
+        }
+        for host in ["example.com", "192.168.0.1:8080", "127.0.0.1.evil.com", "localhost.evil.com", "", "[::2]", "0.0.0.0:8080"] {
+            assert_eq!(check(&[("host", host)]), Err(Code::Forbidden), "{host}");
+        }
+        assert_eq!(check(&[]), Err(Code::Forbidden));
+        for name in ["forwarded", "via", "x-forwarded-for", "x-forwarded-prefix"] {
+            assert_eq!(check(&[("host", "localhost"), (name, "x")]), Err(Code::Forbidden), "{name}");
+        }
+    }
+
+    #[test]
+    fn origins_are_own_listed_or_refused() {
+        let with = |origin: &str| check(&[("host", "127.0.0.1:8080"), ("origin", origin)]);
+        assert_eq!(with("http://localhost:8080"), Ok(Origin::Own));
+        assert_eq!(with("http://[::1]:8080"), Ok(Origin::Own));
+        assert_eq!(with("http://localhost:3000"), Ok(Origin::Listed("http://localhost:3000".into())));
+        assert_eq!(with("http://DEV.example:5173"), Ok(Origin::Listed("http://dev.example:5173".into())));
+        for origin in ["null", "http://localhost:5173", "https://evil.example", "http://localhost", "http://evil@localhost:8080", ""] {
+            assert_eq!(with(origin), Err(Code::OriginNotAllowed), "{origin}");
+        }
+        assert!(OriginRules::parse("localhost:5173").is_err());
+    }
+}

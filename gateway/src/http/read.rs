@@ -1,0 +1,116 @@
+//! Reading a request body within limits of size and time.
+
+use crate::error::{ApiError, Code};
+use axum::body::{Body, HttpBody};
+use axum::http::HeaderMap;
+use bytes::{Bytes, BytesMut};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// No byte for this long ends the request with 408.
+pub(super) const SILENCE: Duration = Duration::from_secs(30);
+
+/// Bytes of bodies held by a gateway at a time.
+#[derive(Debug)]
+pub struct BodyBudget {
+    left: AtomicUsize,
+}
+
+/// Part of the budget, given back when dropped.
+pub(super) struct Share<'a> {
+    budget: &'a BodyBudget,
+    bytes: usize,
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.budget.left.fetch_add(self.bytes, Ordering::AcqRel);
+    }
+}
+
+impl BodyBudget {
+    /// A budget of this many bytes.
+    #[must_use]
+    pub fn new(bytes: usize) -> Self {
+        Self { left: AtomicUsize::new(bytes) }
+    }
+
+    fn take(&self, bytes: usize) -> Option<Share<'_>> {
+        let taken = self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(bytes));
+        taken.is_ok().then_some(Share { budget: self, bytes })
+    }
+}
+
+/// The declared length, if any.
+pub(super) fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get("content-length")?.to_str().ok()?.parse().ok()
+}
+
+/// Refuses a declared length over the limit, without reading.
+pub(super) fn check_length(headers: &HeaderMap, max: usize) -> Result<(), ApiError> {
+    match content_length(headers) {
+        Some(length) if length > max as u64 => Err(too_large(max).with("actual", length)),
+        _ => Ok(()),
+    }
+}
+
+fn too_large(max: usize) -> ApiError {
+    ApiError::new(Code::RequestTooLarge, format!("a request body may have {max} bytes")).with("limit", max).closing()
+}
+
+/// The whole body.
+///
+/// # Errors
+/// `request_too_large`, `request_timeout`, `overloaded`; all end the connection.
+pub(super) async fn read_body<'a>(mut body: Body, headers: &HeaderMap, max: usize, budget: &'a BodyBudget) -> Result<(Bytes, Option<Share<'a>>), ApiError> {
+    if body.is_end_stream() {
+        return Ok((Bytes::new(), None));
+    }
+    let expected = content_length(headers).and_then(|n| usize::try_from(n).ok());
+    let Some(mut share) = budget.take(expected.unwrap_or(0)) else { return Err(no_room()) };
+    let mut first: Option<Bytes> = None;
+    let mut joined: Option<BytesMut> = None;
+    let mut length = 0_usize;
+    loop {
+        let frame = timeout(SILENCE, poll_fn(|cx| Pin::new(&mut body).poll_frame(cx))).await;
+        let frame = match frame {
+            Ok(Some(Ok(frame))) => frame,
+            Ok(Some(Err(_))) => return Err(ApiError::new(Code::InvalidJson, "the request body ended early or is badly framed").closing()),
+            Ok(None) => break,
+            Err(_) => {
+                let detail = format!("no byte of the body came for {} s", SILENCE.as_secs());
+                return Err(ApiError::new(Code::RequestTimeout, detail).closing());
+            }
+        };
+        let Ok(data) = frame.into_data() else { continue };
+        length += data.len();
+        if length > max {
+            return Err(too_large(max));
+        }
+        if length > share.bytes {
+            let more = length - share.bytes;
+            let Some(extra) = budget.take(more) else { return Err(no_room()) };
+            share.bytes += more;
+            std::mem::forget(extra);
+        }
+        match (&mut joined, &mut first) {
+            (Some(buffer), _) => buffer.extend_from_slice(&data),
+            (None, Some(start)) => {
+                let mut buffer = BytesMut::with_capacity(expected.unwrap_or(0).max(length * 2).min(max));
+                buffer.extend_from_slice(start);
+                buffer.extend_from_slice(&data);
+                joined = Some(buffer);
+            }
+            (None, None) => first = Some(data),
+        }
+    }
+    let whole = joined.map(BytesMut::freeze).or(first).unwrap_or_default();
+    Ok((whole, Some(share)))
+}
+
+fn no_room() -> ApiError {
+    ApiError::new(Code::Overloaded, "the gateway holds as many request bodies as it may; try again").closing()
+}

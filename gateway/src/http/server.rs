@@ -1,0 +1,101 @@
+//! The listening socket: accepts within a bound, serves HTTP/1.1 and HTTP/2, stops in order.
+
+use super::connection::{Phase, Watched};
+use crate::state::AppState;
+use axum::Router;
+use axum::body::Body;
+use axum::http::{StatusCode, Version};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tower::Service;
+
+/// Bytes of a head the library buffers: above our own limits, so that most heads over them get our answer.
+const HEAD_BUFFER: usize = 128 * 1_024;
+const HEADERS_MAX: usize = 512;
+
+/// Accepts until `stop`; connections are tasks of the state's tracker.
+pub async fn serve(listener: TcpListener, app: Router, state: AppState, stop: CancellationToken) {
+    let places = Arc::new(Semaphore::new(state.config.connections_max.min(Semaphore::MAX_PERMITS)));
+    let builder = Arc::new(builder());
+    loop {
+        let place = tokio::select! {
+            () = stop.cancelled() => return,
+            place = Arc::clone(&places).acquire_owned() => place,
+        };
+        let accepted = tokio::select! {
+            () = stop.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let task = connection(stream, app.clone(), state.clone(), Arc::clone(&builder), stop.clone());
+                state.tracker.spawn(async move {
+                    task.await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                // Out of file handles, or the peer was gone already: never a reason to stop.
+                tracing::warn!(%error, "connection not accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+fn builder() -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(HEAD_BUFFER).max_headers(HEADERS_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(256)
+        .max_header_list_size(64 * 1_024)
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(Duration::from_secs(20));
+    builder
+}
+
+async fn connection(stream: TcpStream, app: Router, state: AppState, builder: Arc<Builder<TokioExecutor>>, stop: CancellationToken) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "TCP_NODELAY not set");
+    }
+    let phase = Phase::default();
+    let io = Watched::new(stream, phase.clone(), Arc::clone(&state.clock), state.gateway_id.clone());
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        if request.version() == Version::HTTP_2 {
+            phase.free();
+        }
+        phase.serving();
+        let phase = phase.clone();
+        let answer = app.clone().call(request.map(Body::new));
+        async move {
+            let response = answer.await;
+            if response.as_ref().is_ok_and(|r| r.status() == StatusCode::SWITCHING_PROTOCOLS) {
+                phase.free();
+            } else {
+                phase.answered();
+            }
+            response
+        }
+    });
+    let mut serving = pin!(builder.serve_connection_with_upgrades(TokioIo::new(io), service));
+    let ended = tokio::select! {
+        ended = serving.as_mut() => ended,
+        () = stop.cancelled() => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "connection ended");
+    }
+}

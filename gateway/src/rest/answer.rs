@@ -1,0 +1,70 @@
+//! Answers: JSON bodies ending with a line feed, entity tags, conditions.
+
+use crate::error::{ApiError, Code};
+use crate::http::Call;
+use crate::render::Members;
+use crate::upstream::{Precondition, etag};
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+
+/// A JSON answer.
+pub(super) fn json(status: StatusCode, mut body: Vec<u8>) -> Response {
+    body.push(b'\n');
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// A JSON answer with its version.
+pub(super) fn versioned(status: StatusCode, body: Vec<u8>, version: u64) -> Response {
+    let mut response = json(status, body);
+    if let Ok(tag) = HeaderValue::from_str(&etag(version)) {
+        response.headers_mut().insert(header::ETAG, tag);
+    }
+    response
+}
+
+/// 204, or 200 naming the brokers a deletion did not reach.
+pub(super) fn deleted(pending: &[String]) -> Response {
+    if pending.is_empty() {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        return response;
+    }
+    let mut out = Vec::new();
+    let mut object = Members::open(&mut out);
+    object.texts("pending", pending);
+    object.close();
+    json(StatusCode::OK, out)
+}
+
+/// `If-Match` and `If-None-Match` of a write.
+///
+/// # Errors
+/// `invalid_field` for forms other than one strong tag, or `*`.
+pub(super) fn conditions(call: &Call) -> Result<Precondition, ApiError> {
+    let mut condition = Precondition::default();
+    if let Some(value) = call.headers().get(header::IF_NONE_MATCH) {
+        if value.as_bytes().trim_ascii() != b"*" {
+            let detail = "If-None-Match of a write can only be *";
+            return Err(ApiError::field(Code::InvalidField, "header:If-None-Match", detail));
+        }
+        condition.absent = true;
+    }
+    if let Some(value) = call.headers().get(header::IF_MATCH) {
+        let text = value.to_str().unwrap_or_default().trim();
+        if text == "*" {
+            return Ok(condition);
+        }
+        let version = text.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
+        let Some(version) = version.filter(|t| !t.contains('"')) else {
+            let detail = "If-Match must be one strong entity tag as given in ETag, quotes included";
+            return Err(ApiError::field(Code::InvalidField, "header:If-Match", detail));
+        };
+        // A tag this gateway never gave matches nothing.
+        condition.version = Some(version.parse().unwrap_or(u64::MAX));
+    }
+    Ok(condition)
+}

@@ -1,0 +1,212 @@
+//! Sending: one message, or a batch.
+
+use super::answer;
+use crate::error::{ApiError, Code, Outcome};
+use crate::http::Call;
+use crate::json::{Object, Raw, write_string};
+use crate::message::{self, draft, draft_of};
+use crate::params::is_system_topic;
+use crate::render::Members;
+use crate::state::AppState;
+use crate::upstream::{Draft, Scope, Sent};
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use axum::routing::post;
+use futures_util::future::join_all;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Items of a batch.
+const BATCH_MAX: usize = 256;
+
+pub(super) fn router() -> Router<AppState> {
+    Router::new()
+        .route("/v1/ns/{ns}/topics/{topic}/messages", post(send).get(super::planned::not_built))
+        .route("/v1/ns/{ns}/topics/{topic}/messages/batch", post(send_batch))
+        .route("/v1/ns/{ns}/topics/{topic}/raw", post(super::raw::send_raw))
+}
+
+/// How a send is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Sync,
+    Oneway,
+}
+
+/// `mode=sync|oneway`.
+pub(super) fn mode(call: &Call) -> Result<Mode, ApiError> {
+    match call.query(&["mode"])?.get("mode") {
+        None | Some("sync") => Ok(Mode::Sync),
+        Some("oneway") => Ok(Mode::Oneway),
+        Some(_) => Err(ApiError::field(Code::InvalidField, "?mode", "mode is sync or oneway")),
+    }
+}
+
+/// The topic of a send.
+pub(super) fn writable(call: &Call) -> Result<&str, ApiError> {
+    let topic = call.topic()?;
+    if is_system_topic(topic) {
+        return Err(ApiError::new(Code::SystemResource, format!("'{topic}' belongs to the broker itself")));
+    }
+    Ok(topic)
+}
+
+/// `POST …/topics/{topic}/messages`
+async fn send(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+    let topic = writable(&call)?;
+    let mode = mode(&call)?;
+    call.no_idempotency_key()?;
+    let mut draft = draft(call.plain_json()?, "", &call.body, state.message_max())?;
+    if draft.traceparent.is_none() {
+        draft.traceparent = call.header("traceparent").filter(|t| message::is_traceparent(t)).map(str::to_owned);
+    }
+    finish(&state, &call, topic, mode, &draft).await
+}
+
+/// Sends a checked message and answers.
+pub(super) async fn finish(state: &AppState, call: &Call, topic: &str, mode: Mode, draft: &Draft) -> Result<Response, ApiError> {
+    let deadline = call.deadline(Duration::ZERO);
+    match mode {
+        Mode::Oneway => {
+            let message_id = state.upstream.send_oneway(&Scope, topic, draft, deadline).await?;
+            let mut out = Vec::with_capacity(64);
+            let mut object = Members::open(&mut out);
+            object.text("messageId", &message_id);
+            object.boolean("accepted", true);
+            object.close();
+            Ok(answer::json(StatusCode::ACCEPTED, out))
+        }
+        Mode::Sync => {
+            let sent = state.upstream.send(&Scope, topic, draft, deadline).await?;
+            let mut out = Vec::with_capacity(320);
+            let mut object = Members::open(&mut out);
+            sent_members(&mut object, topic, &sent);
+            object.close();
+            let mut response = answer::json(StatusCode::CREATED, out);
+            let location = format!("/v1/ns/default/topics/{topic}/messages/{}", sent.message_id);
+            if let Ok(location) = HeaderValue::from_str(&location) {
+                response.headers_mut().insert(header::LOCATION, location);
+            }
+            Ok(response)
+        }
+    }
+}
+
+/// The members of an answered send.
+pub(crate) fn sent_members(object: &mut Members<'_>, topic: &str, sent: &Sent) {
+    object.text("messageId", &sent.message_id);
+    object.text("topic", topic);
+    object.queue("queue", &sent.broker, sent.queue_id);
+    object.number("offset", sent.queue_offset);
+    object.time("storedAt", sent.stored_at_ms);
+    object.text("durability", sent.durability);
+    object.boolean("duplicate", false);
+}
+
+/// `POST …/topics/{topic}/messages/batch`
+async fn send_batch(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+    let topic = writable(&call)?;
+    call.no_query()?;
+    call.no_idempotency_key()?;
+    let object = Object::open(call.plain_json()?, "", &["messages", "atomic"])?;
+    let atomic = object.boolean("atomic")?.unwrap_or(false);
+    let Some(list) = object.array("messages", Code::InvalidField)? else {
+        return Err(ApiError::field(Code::InvalidField, "/messages", "messages must be a list of message objects"));
+    };
+    let count = list.clone().take(BATCH_MAX + 1).count();
+    if count == 0 {
+        return Err(ApiError::field(Code::BatchEmpty, "/messages", "a batch holds at least one message"));
+    }
+    if count > BATCH_MAX {
+        let actual = list.count();
+        let detail = format!("a batch holds at most {BATCH_MAX} messages");
+        return Err(ApiError::field(Code::BatchTooLarge, "/messages", detail).with("limit", BATCH_MAX).with("actual", actual));
+    }
+    let deadline = call.deadline(Duration::ZERO);
+    let drafts: Vec<Result<Draft, ApiError>> = list.enumerate().map(|(i, raw)| item(&state, &call, raw, i)).collect();
+    let results = if atomic {
+        let drafts = drafts.into_iter().collect::<Result<Vec<_>, _>>()?;
+        one_queue(&drafts)?;
+        let sent = state.upstream.send_atomic(&Scope, topic, &drafts, deadline).await?;
+        sent.into_iter().map(Ok).collect()
+    } else {
+        each(&state, topic, drafts, deadline).await
+    };
+    Ok(batch_answer(topic, atomic, &results))
+}
+
+fn item(state: &AppState, call: &Call, raw: Raw<'_>, index: usize) -> Result<Draft, ApiError> {
+    let object = Object::open(raw, &format!("/messages/{index}"), &message::FIELDS)?;
+    draft_of(&object, &call.body, state.message_max())
+}
+
+/// An atomic batch has one ordering key or none, and one queue.
+fn one_queue(drafts: &[Draft]) -> Result<(), ApiError> {
+    let first = drafts.first();
+    let differs = |d: &Draft| first.is_some_and(|f| f.ordering_key != d.ordering_key || f.queue != d.queue);
+    if drafts.iter().any(differs) {
+        let detail = "an atomic batch goes to one queue: all messages have the same orderingKey, or none";
+        return Err(ApiError::field(Code::InvalidField, "/atomic", detail));
+    }
+    Ok(())
+}
+
+/// Sends every item on its own. Items of one queue keep their order: they are written to one connection in turn.
+async fn each(state: &AppState, topic: &str, drafts: Vec<Result<Draft, ApiError>>, deadline: Instant) -> Vec<Result<Sent, ApiError>> {
+    let sends = drafts.into_iter().map(|draft| async move {
+        let draft = draft?;
+        state.upstream.send(&Scope, topic, &draft, deadline).await
+    });
+    join_all(sends).await
+}
+
+fn batch_answer(topic: &str, atomic: bool, results: &[Result<Sent, ApiError>]) -> Response {
+    let mut out = Vec::with_capacity(64 + results.len() * 300);
+    out.extend_from_slice(b"{\"results\":[");
+    let mut failed = 0_usize;
+    for (index, result) in (0_i64..).zip(results) {
+        if index > 0 {
+            out.push(b',');
+        }
+        let mut object = Members::open(&mut out);
+        object.number("index", index);
+        match result {
+            Ok(sent) => {
+                object.number("status", 201);
+                sent_members(&mut object, topic, sent);
+            }
+            Err(error) => {
+                failed += 1;
+                failed_members(&mut object, error);
+            }
+        }
+        object.close();
+    }
+    let tail = format!("],\"succeeded\":{},\"failed\":{failed}}}", results.len() - failed);
+    out.extend_from_slice(tail.as_bytes());
+    let status = match results.iter().find_map(|r| r.as_ref().err()) {
+        None if atomic => StatusCode::CREATED,
+        None => StatusCode::OK,
+        Some(first) if failed == results.len() => first.code().status(),
+        Some(_) => StatusCode::MULTI_STATUS,
+    };
+    answer::json(status, out)
+}
+
+/// One failed item: the members of its problem document that matter.
+pub(super) fn failed_members(object: &mut Members<'_>, error: &ApiError) {
+    let fault = error.fault();
+    object.number("status", i64::from(fault.code.status_u16()));
+    object.text("code", fault.code.as_str());
+    object.text("detail", &fault.detail);
+    object.boolean("retryable", fault.code.retryable());
+    object.text("outcome", fault.outcome.unwrap_or(Outcome::NotApplied).as_str());
+    for (name, value) in &fault.extra {
+        object.raw(name, value.to_string().as_bytes());
+    }
+    if let Some(first) = fault.errors.first() {
+        write_string(object.member("pointer"), &first.pointer);
+    }
+}

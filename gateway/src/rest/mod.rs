@@ -1,0 +1,28 @@
+//! REST: one file per resource; each parses strictly, calls upstream and answers.
+
+mod answer;
+pub mod dead_letters;
+pub mod groups;
+pub mod messages;
+mod planned;
+pub mod raw;
+pub mod receive;
+pub mod settle;
+pub mod subscriptions;
+pub mod topics;
+
+use crate::state::AppState;
+use axum::Router;
+
+/// All resources, and what is known but not built.
+pub(crate) fn router() -> Router<AppState> {
+    Router::new()
+        .merge(messages::router())
+        .merge(receive::router())
+        .merge(settle::router())
+        .merge(topics::router())
+        .merge(groups::router())
+        .merge(subscriptions::router())
+        .merge(dead_letters::router())
+        .merge(planned::router())
+}

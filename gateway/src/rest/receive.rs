@@ -1,0 +1,257 @@
+//! Receiving: sweep without waiting, then wait for a notification, then sweep where it fired.
+
+use super::answer;
+use crate::error::{ApiError, Code};
+use crate::http::guarded::Guarded;
+use crate::http::{Call, names_type};
+use crate::params::{check_topic, format_duration, percent_encode};
+use crate::render::{BodyFormat, Members, message};
+use crate::state::AppState;
+use crate::upstream::{Delivery, PopRequest, Popped, Scope, SettleOp, SettleStatus, Settlement, Wake};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use axum::routing::post;
+use bytes::Bytes;
+use std::time::Duration;
+use tokio::time::Instant;
+
+const MAX_DEFAULT: u64 = 32;
+const MAX_LIMIT: u64 = 256;
+const WAIT_DEFAULT_MS: u64 = 20_000;
+const WAIT_MAX_MS: u64 = 60_000;
+/// Leases: 1 s to 12 h.
+pub(crate) const INVISIBLE_MS: std::ops::RangeInclusive<u64> = 1_000..=43_200_000;
+const BYTES_DEFAULT: u64 = 4 << 20;
+const BYTES_MAX: u64 = 16 << 20;
+/// How often a paused group is looked at.
+const PAUSED_LOOK: Duration = Duration::from_millis(250);
+
+pub(super) fn router() -> Router<AppState> {
+    Router::new().route("/v1/ns/{ns}/groups/{group}/receive", post(receive))
+}
+
+/// What a receive asks for.
+struct Wanted {
+    topic: Option<String>,
+    max: u32,
+    max_bytes: u32,
+    wait: Duration,
+    invisible_ms: Option<u64>,
+    format: Format,
+    auto_ack: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Json(BodyFormat),
+    Raw,
+}
+
+fn wanted(call: &Call) -> Result<Wanted, ApiError> {
+    let query = call.query(&["topic", "max", "wait", "invisibleFor", "maxBytes", "bodyFormat", "attemptId", "autoAck"])?;
+    call.no_body()?;
+    if query.get("attemptId").is_some() {
+        return Err(ApiError::field(Code::NotImplemented, "?attemptId", "attemptId is part of the API but not built yet; leave it out"));
+    }
+    let topic = query.get("topic").map(str::to_owned);
+    if let Some(topic) = &topic {
+        check_topic(topic)?;
+    }
+    let format = match query.get("bodyFormat") {
+        None if names_type(call.headers(), "application/octet-stream") => Format::Raw,
+        None => Format::Json(BodyFormat::Auto),
+        Some("raw") => Format::Raw,
+        Some(text) => {
+            let known = BodyFormat::parse(text);
+            let wrong = || ApiError::field(Code::InvalidField, "?bodyFormat", "bodyFormat is auto, base64, text, none or raw");
+            Format::Json(known.ok_or_else(wrong)?)
+        }
+    };
+    let (limit, default) = if format == Format::Raw { (1, 1) } else { (MAX_LIMIT, MAX_DEFAULT) };
+    let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+    let wait = query.duration("wait", 0..=WAIT_MAX_MS, Code::InvalidWait)?.unwrap_or(WAIT_DEFAULT_MS);
+    Ok(Wanted {
+        topic,
+        max: narrow(query.integer("max", 1..=limit, default, Code::InvalidMax)?),
+        max_bytes: narrow(query.integer("maxBytes", 1..=BYTES_MAX, BYTES_DEFAULT, Code::InvalidField)?),
+        wait: Duration::from_millis(wait),
+        invisible_ms: query.duration("invisibleFor", INVISIBLE_MS, Code::InvalidInvisibleFor)?,
+        format,
+        auto_ack: query.boolean("autoAck")?,
+    })
+}
+
+/// `POST …/groups/{group}/receive`
+async fn receive(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+    let group = call.group()?;
+    let wanted = wanted(&call)?;
+    let deadline = call.deadline(wanted.wait);
+    let until = (call.started() + wanted.wait).min(deadline);
+    let request = PopRequest {
+        scope: Scope,
+        group: group.to_owned(),
+        topic: wanted.topic.clone(),
+        max: wanted.max,
+        max_bytes: wanted.max_bytes,
+        invisible_ms: wanted.invisible_ms,
+        member: call.client()?,
+        deadline,
+    };
+    let mut popped = take(&state, &request, until).await?;
+    if wanted.auto_ack {
+        ack_all(&state, &request, &mut popped).await;
+    }
+    Ok(match wanted.format {
+        Format::Raw => raw(popped, wanted.auto_ack),
+        Format::Json(format) => json(popped, format, call.started().elapsed(), wanted.auto_ack),
+    })
+}
+
+/// Sweeps, and where there is nothing waits and sweeps again until `until`.
+async fn take(state: &AppState, request: &PopRequest, until: Instant) -> Result<Popped, ApiError> {
+    loop {
+        let popped = if state.draining.is_cancelled() { Popped::default() } else { state.upstream.pop(request).await? };
+        let now = Instant::now();
+        if !popped.messages.is_empty() || now >= until || state.draining.is_cancelled() {
+            return Ok(popped);
+        }
+        let wake = if popped.paused {
+            tokio::select! {
+                () = tokio::time::sleep_until(until.min(now + PAUSED_LOOK)) => Wake::Ready,
+                () = state.draining.cancelled() => Wake::Elapsed,
+            }
+        } else {
+            tokio::select! {
+                wake = state.upstream.notification(&request.scope, &request.group, request.topic.as_deref(), until) => wake?,
+                () = state.draining.cancelled() => Wake::Elapsed,
+            }
+        };
+        if wake == Wake::Elapsed {
+            return Ok(popped);
+        }
+    }
+}
+
+/// Acks before the answer (at most once); what could not be acked is left out and comes again.
+async fn ack_all(state: &AppState, request: &PopRequest, popped: &mut Popped) {
+    let items: Vec<Settlement> =
+        popped.messages.iter().map(|m| Settlement { lease: m.lease.clone(), op: SettleOp::Ack }).collect();
+    let outcomes = state.upstream.settle(&request.scope, &request.group, &items, request.deadline).await;
+    let mut acked = outcomes.iter().map(|o| o.status == SettleStatus::Acked);
+    popped.messages.retain(|_| acked.next().unwrap_or(false));
+}
+
+/// The JSON form.
+fn json(mut popped: Popped, format: BodyFormat, waited: Duration, settled: bool) -> Response {
+    let mut out = Vec::with_capacity(128 + popped.messages.len() * 800);
+    out.extend_from_slice(b"{\"messages\":[");
+    for (i, delivery) in popped.messages.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        message(&mut out, delivery, format, false);
+    }
+    let millis = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+    let waited = if millis == 0 { "0ms".to_owned() } else { format_duration(millis) };
+    let tail = format!("],\"waited\":\"{waited}\",\"more\":{},\"paused\":{},\"gap\":null,\"partial\":", popped.more, popped.paused);
+    out.extend_from_slice(tail.as_bytes());
+    partial(&mut out, &popped);
+    out.extend_from_slice(b"}\n");
+    if settled {
+        drop(popped.take());
+    }
+    let mut response = answer::json(StatusCode::OK, Vec::new());
+    *response.body_mut() = guarded(out.into(), popped);
+    response
+}
+
+fn partial(out: &mut Vec<u8>, popped: &Popped) {
+    if popped.partial.is_empty() {
+        out.extend_from_slice(b"null");
+        return;
+    }
+    out.push(b'[');
+    for (i, (broker, reason)) in popped.partial.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        let mut object = Members::open(out);
+        object.text("broker", broker);
+        object.text("reason", reason);
+        object.close();
+    }
+    out.push(b']');
+}
+
+/// The leases are given back, uncounted, where the client is gone before its answer.
+fn guarded(bytes: Bytes, popped: Popped) -> Body {
+    if popped.messages.is_empty() {
+        return Body::from(bytes);
+    }
+    Body::new(Guarded::new(bytes, popped, |mut popped| drop(popped.take())))
+}
+
+/// The raw form: bytes and headers; 204 where there is nothing.
+fn raw(mut popped: Popped, settled: bool) -> Response {
+    let mut response = Response::new(Body::empty());
+    let mut set = |name: &'static str, value: &str| {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            response.headers_mut().insert(name, value);
+        }
+    };
+    if popped.paused {
+        set("mq-paused", "true");
+    }
+    if !popped.partial.is_empty() {
+        let brokers: Vec<&str> = popped.partial.iter().map(|(b, _)| b.as_str()).collect();
+        set("mq-partial", &brokers.join(","));
+    }
+    let Some(delivery) = popped.messages.first() else {
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        return response;
+    };
+    raw_headers(&mut response, delivery);
+    let bytes = delivery.body.clone();
+    if settled {
+        drop(popped.take());
+    }
+    *response.body_mut() = guarded(bytes, popped);
+    response
+}
+
+fn raw_headers(response: &mut Response, delivery: &Delivery) {
+    let headers = response.headers_mut();
+    let mut set = |name: HeaderName, value: &str| {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.append(name, value);
+        }
+    };
+    let named = HeaderName::from_static;
+    set(named("mq-receipt"), &delivery.receipt);
+    set(named("mq-message-id"), &percent_encode(&delivery.message_id));
+    set(named("mq-topic"), &delivery.topic);
+    set(named("mq-attempt"), &delivery.lease.attempt.to_string());
+    if let Some(tag) = &delivery.tag {
+        set(named("mq-tag"), &percent_encode(tag));
+    }
+    if !delivery.keys.is_empty() {
+        let keys: Vec<String> = delivery.keys.iter().map(|k| percent_encode(k)).collect();
+        set(named("mq-keys"), &keys.join(","));
+    }
+    if let Some(key) = &delivery.ordering_key {
+        set(named("mq-ordering-key"), &percent_encode(key));
+    }
+    for (name, value) in &delivery.properties {
+        if let Ok(name) = HeaderName::from_bytes(format!("mq-prop-{name}").to_ascii_lowercase().as_bytes()) {
+            set(name, &percent_encode(value));
+        }
+    }
+    let typed = HeaderValue::from_str(&delivery.content_type);
+    headers.insert(header::CONTENT_TYPE, typed.unwrap_or(HeaderValue::from_static("application/octet-stream")));
+    // Stored bytes of anybody: a browser must not run them.
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+}

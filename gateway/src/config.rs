@@ -6,6 +6,7 @@ use node::config::{Fault, Settings};
 use node::{AdminListen, ByteSize};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 /// Whether callers must say who they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,8 +25,8 @@ pub enum Auth {
 pub struct Config {
     /// Address of the HTTP socket.
     pub listen: SocketAddr,
-    /// Name servers, `host:port`, separated by commas or semicolons.
-    pub namesrv: String,
+    /// Name servers, `host:port`.
+    pub namesrv: Vec<String>,
     /// Authentication.
     pub auth: Auth,
     /// Origins of browsers that may call besides the gateway's own, separated by commas.
@@ -33,11 +34,11 @@ pub struct Config {
     /// Whether sends create topics and receives create groups and subscriptions.
     pub auto_create: bool,
     /// Directory of the embedded metadata store and the master key.
-    pub data: String,
+    pub data: PathBuf,
     /// Metadata store: `sqlite:PATH`; none = `gateway.db` in the data directory.
     pub database_url: Option<String>,
     /// File of the master key; none = `master-key` in the data directory.
-    pub master_key_file: Option<String>,
+    pub master_key_file: Option<PathBuf>,
     /// Name in `Mq-Gateway`; none = made up at start.
     pub name: Option<String>,
     /// Health and metrics.
@@ -60,7 +61,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8080)),
-            namesrv: "127.0.0.1:9876".into(),
+            namesrv: vec!["127.0.0.1:9876".into()],
             auth: Auth::On,
             allow_origin: String::new(),
             auto_create: false,
@@ -76,14 +77,6 @@ impl Default for Config {
             bodies_max: ByteSize::mib(512),
             ws: WsConfig::default(),
         }
-    }
-}
-
-impl Config {
-    /// The name servers.
-    #[must_use]
-    pub fn name_servers(&self) -> Vec<String> {
-        self.namesrv.split([',', ';']).map(str::trim).filter(|s| !s.is_empty()).map(str::to_owned).collect()
     }
 }
 
@@ -105,10 +98,10 @@ impl Settings for Config {
             ),
             Auth::Off => {}
         }
-        if self.name_servers().is_empty() {
+        if self.namesrv.is_empty() {
             fault("namesrv", "needs at least one host:port".into());
         }
-        for server in self.name_servers() {
+        for server in &self.namesrv {
             if server.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err()) {
                 fault("namesrv", format!("'{server}' is no host:port"));
             }
@@ -119,7 +112,7 @@ impl Settings for Config {
         if self.database_url.as_deref().is_some_and(|url| !url.starts_with("sqlite:")) {
             fault("database_url", "must be sqlite:PATH; Postgres is not built yet".into());
         }
-        if self.data.is_empty() {
+        if self.data.as_os_str().is_empty() {
             fault("data", "must name a directory".into());
         }
         let (request, message) = (self.request_max.bytes(), self.message_max.bytes());
@@ -154,7 +147,7 @@ mod tests {
         assert_eq!(keys(&off), ["listen"]);
         let local = Config { listen: "127.0.0.1:0".parse().unwrap(), ..off };
         assert!(keys(&local).is_empty());
-        let bad = Config { namesrv: "x".into(), allow_origin: "y".into(), connections_max: 0, ..local };
+        let bad = Config { namesrv: vec!["x".into()], allow_origin: "y".into(), connections_max: 0, ..local };
         assert_eq!(keys(&bad), ["namesrv", "allow_origin", "connections_max"]);
     }
 }

@@ -10,7 +10,7 @@ use node::Context;
 use node::config::Settings;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -37,10 +37,10 @@ pub enum RunError {
         source: io::Error,
     },
     /// The data directory cannot be made.
-    #[error("data directory {path}: {source}")]
+    #[error("data directory {}: {source}", path.display())]
     Data {
         /// Which.
-        path: String,
+        path: PathBuf,
         /// Why.
         source: io::Error,
     },
@@ -94,23 +94,24 @@ impl Running {
 ///
 /// # Errors
 /// See [`RunError`].
-pub async fn start(config: Config, context: Context) -> Result<Running, RunError> {
+pub async fn start(config: Config, context: &Context) -> Result<Running, RunError> {
     let faults = config.validate();
     if !faults.is_empty() {
         let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
         return Err(RunError::Config(lines.join("\n")));
     }
     let context = context.child();
-    let data = PathBuf::from(&config.data);
-    std::fs::create_dir_all(&data).map_err(|source| RunError::Data { path: config.data.clone(), source })?;
+    let data = config.data.clone();
+    std::fs::create_dir_all(&data).map_err(|source| RunError::Data { path: data.clone(), source })?;
     let url = config.database_url.clone().unwrap_or_else(|| format!("sqlite:{}", data.join("gateway.db").display()));
     let db = Db::open(&url).await?;
-    let key_file = config.master_key_file.as_ref().map_or_else(|| data.join("master-key"), |f| Path::new(f).to_owned());
+    let key_file = config.master_key_file.clone().unwrap_or_else(|| data.join("master-key"));
     let master = MasterKey::open_or_create(&key_file)?;
     let keys = db.signing_keys("receipt", &master, context.clock.now_ms()).await?;
     let listener = TcpListener::bind(config.listen).await.map_err(|source| RunError::Listen { addr: config.listen, source })?;
     let addr = listener.local_addr().map_err(|source| RunError::Listen { addr: config.listen, source })?;
     let admin_listen = config.admin_listen;
+    context.ready.expect(ROLE);
     let state = AppState::new(config, &context, ReceiptKeys::new(&keys));
     state.bound(addr.port());
     let accepting = CancellationToken::new();
@@ -133,7 +134,7 @@ pub async fn start(config: Config, context: Context) -> Result<Running, RunError
 /// # Errors
 /// See [`start`].
 pub async fn run(config: Config, context: Context) -> Result<(), RunError> {
-    let running = start(config, context.clone()).await?;
+    let running = start(config, &context).await?;
     context.shutdown.requested().await;
     running.stop().await;
     Ok(())

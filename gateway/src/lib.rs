@@ -30,7 +30,7 @@ mod web_ui;
 pub mod ws;
 
 pub use app::app;
-pub use config::Config;
+pub use config::{Auth, Config};
 pub use error::{ApiError, Code};
 pub use gateway::{RunError, Running, run, start};
 pub use state::AppState;

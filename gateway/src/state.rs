@@ -63,7 +63,7 @@ impl AppState {
         let (draining, tracker) = (CancellationToken::new(), context.shutdown.tasks().clone());
         let receipts = Arc::new(receipts);
         let upstream = Upstream::new(UpstreamOptions {
-            name_servers: config.name_servers(),
+            name_servers: config.namesrv.clone(),
             auto_create: config.auto_create,
             clock: Arc::clone(&context.clock),
             receipts: Arc::clone(&receipts),

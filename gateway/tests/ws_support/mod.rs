@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 
 /// Settings of a gateway on a free loopback port, authentication off.
 pub(crate) fn config() -> Config {
-    Config { listen: "127.0.0.1:0".into(), auto_create: true, ..Config::default() }
+    Config { listen: ([127, 0, 0, 1], 0).into(), auth: gateway::Auth::Off, auto_create: true, ..Config::default() }
 }
 
 /// A gateway in this process.
@@ -28,28 +28,10 @@ pub(crate) struct Gateway {
 }
 impl Gateway {
     pub(crate) async fn alone(config: Config) -> Self {
-        let clock = Arc::new(SystemClock::new());
-        let receipts = Arc::new(gateway::receipt::ReceiptKeys::new(&[(1, [7; 32])]));
-        let tracker = tokio_util::task::TaskTracker::new();
-        let draining = tokio_util::sync::CancellationToken::new();
-        let upstream = gateway::upstream::Upstream::new(gateway::upstream::UpstreamOptions {
-            name_servers: vec!["127.0.0.1:1".into()],
-            auto_create: true,
-            clock: clock.clone(),
-            receipts: receipts.clone(),
-            tracker: tracker.clone(),
-        });
-        let sockets = gateway::ws::Sockets::new(config.ws.sockets);
-        let state = gateway::AppState::new(gateway::state::Parts {
-            config,
-            gateway_id: "gw".into(),
-            clock,
-            sockets,
-            upstream,
-            receipts,
-            draining: draining.clone(),
-            tracker,
-        });
+        let config = Config { namesrv: vec!["127.0.0.1:1".into()], ..config };
+        let context = Context::quiet(Arc::new(SystemClock::new()));
+        let state = gateway::AppState::new(config, &context, gateway::receipt::ReceiptKeys::new(&[(1, [7; 32])]));
+        let draining = state.draining.clone();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         tokio::spawn(async move { axum::serve(listener, gateway::app(state)).await.unwrap() });

@@ -48,6 +48,7 @@ struct Model {
     physical: u64,
     end: u64,
     body: Vec<u8>,
+    properties: String,
     takes_position: bool,
 }
 
@@ -238,7 +239,10 @@ impl World {
             body.resize(body.len() + len, fill);
             bodies.push(body);
         }
-        let properties = format!("TAGS\x01t{}\x02DELAY\x013\x02", self.rng.below(3));
+        // Long enough to fill a sector: the checksum of a record does not cover them.
+        let filler = "p".repeat(if self.rng.one_in(4) { 700 } else { 1 });
+        let tag = self.rng.below(3);
+        let properties = format!("TAGS\x01t{tag}\x02DELAY\x013\x02user\x01{filler}\x02");
         let drafts: Vec<MessageDraft<'_>> = bodies
             .iter()
             .map(|body| {
@@ -272,6 +276,7 @@ impl World {
                 physical: outcome.physical_offset.get(),
                 end: end.get(),
                 body,
+                properties: properties.clone(),
                 takes_position,
             });
         }
@@ -338,6 +343,7 @@ impl World {
                 && view.topic == want.topic
                 && view.queue_id == want.queue_id
                 && view.queue_offset == want.queue_offset as i64
+                && view.properties_bytes == want.properties.as_bytes()
                 && view.body == want.body;
             if !same {
                 return Err(format!("at {at} is {view:?}, want {want:?}"));

@@ -14,7 +14,9 @@ impl SystemClock {
     #[must_use]
     #[allow(clippy::disallowed_methods, reason = "this crate is where time enters")]
     pub fn new() -> Self {
-        SystemClock { start: Instant::now() }
+        SystemClock {
+            start: Instant::now(),
+        }
     }
 }
 
@@ -28,7 +30,9 @@ impl Clock for SystemClock {
     #[allow(clippy::disallowed_methods, reason = "this crate is where time enters")]
     fn now_ms(&self) -> u64 {
         // A wall clock before 1970 reads as 0.
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
     }
 
     fn monotonic(&self) -> Monotonic {

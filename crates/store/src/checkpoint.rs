@@ -38,7 +38,9 @@ pub(crate) fn read(disk: &dyn Disk, path: &Path) -> Result<Option<Checkpoint>, S
     let Some(content) = read_whole(disk, path)? else {
         return Ok(None);
     };
-    let slots = SLOTS.iter().filter_map(|at| decode_slot(content.get(*at..*at + SLOT_BYTES)?));
+    let slots = SLOTS
+        .iter()
+        .filter_map(|at| decode_slot(content.get(*at..*at + SLOT_BYTES)?));
     Ok(slots.max_by_key(|slot| slot.number))
 }
 
@@ -55,8 +57,13 @@ pub(crate) fn write(disk: &dyn Disk, path: &Path, point: Checkpoint) -> Result<(
     }
     head.extend_from_slice(&point.flushed.to_be_bytes());
     file.write_at(0, &head).map_err(failed)?;
-    let slot = if point.number.is_multiple_of(2) { SLOTS[0] } else { SLOTS[1] };
-    file.write_at(slot as u64, &encode_slot(point)).map_err(failed)?;
+    let slot = if point.number.is_multiple_of(2) {
+        SLOTS[0]
+    } else {
+        SLOTS[1]
+    };
+    file.write_at(slot as u64, &encode_slot(point))
+        .map_err(failed)?;
     file.sync().map_err(failed)
 }
 
@@ -92,7 +99,12 @@ mod tests {
     use crate::disk::RealDisk;
 
     fn point(number: u64) -> Checkpoint {
-        Checkpoint { number, flushed: number * 100, queues: number * 90, store_timestamp_ms: 1_700_000_000_000 }
+        Checkpoint {
+            number,
+            flushed: number * 100,
+            queues: number * 90,
+            store_timestamp_ms: 1_700_000_000_000,
+        }
     }
 
     #[test]

@@ -46,7 +46,10 @@ pub fn write(disk: &dyn Disk, path: &Path, content: &[u8]) -> Result<(), StoreEr
     let new = with_suffix(path, ".new");
     write_new(disk, &new, content)?;
     let old_is_whole = read_whole(disk, path)?.is_some_and(|old| !old.is_empty());
-    let rename = |from: &Path, to: &Path| disk.rename(from, to).map_err(|e| StoreError::io("rename", from, e));
+    let rename = |from: &Path, to: &Path| {
+        disk.rename(from, to)
+            .map_err(|e| StoreError::io("rename", from, e))
+    };
     if old_is_whole {
         rename(path, &with_suffix(path, ".bak"))?;
         sync_dir(disk, dir)?;

@@ -34,7 +34,9 @@ impl Dispatcher {
             if at >= marks.written() {
                 return Step::Idle;
             }
-            let next = shared.log.next_record(at, |view| dispatch(shared, &listeners, view));
+            let next = shared
+                .log
+                .next_record(at, |view| dispatch(shared, &listeners, view));
             match next {
                 Next::Record { end, .. } => marks.raise_dispatched(end.min(marks.written())),
                 Next::End(end) => {
@@ -59,10 +61,10 @@ fn dispatch(shared: &Shared, listeners: &[Arc<Listener>], view: &RecordView<'_>)
         return;
     }
     let queue = shared.queues.get_or_make(view.topic, view.queue_id);
-    let Put::Added { first } = queue.put(position, unit) else {
+    let Put::Added { first, units } = queue.put(position, unit) else {
         return;
     };
-    shared.queues.add_backlog(1);
+    shared.queues.add_backlog(units);
     if first {
         shared.queues.list_dirty(&queue);
     }

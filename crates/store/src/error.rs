@@ -66,7 +66,15 @@ pub enum StoreError {
 impl StoreError {
     /// Turns an I/O error into `Full` or `Io`.
     pub(crate) fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
-        if is_full(&source) { StoreError::Full } else { StoreError::Io { operation, path: path.to_owned(), source } }
+        if is_full(&source) {
+            StoreError::Full
+        } else {
+            StoreError::Io {
+                operation,
+                path: path.to_owned(),
+                source,
+            }
+        }
     }
 
     pub(crate) fn invalid(what: impl Into<String>) -> Self {
@@ -76,5 +84,8 @@ impl StoreError {
 
 /// True for "no space left" and "quota exceeded".
 pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }

@@ -109,10 +109,15 @@ impl Flusher {
     fn is_due(&self, shared: &Shared, dirty_bytes: u64) -> bool {
         match shared.options.flush {
             FlushPolicy::Sync => true,
-            FlushPolicy::Async { interval_ms, pages_min } => {
+            FlushPolicy::Async {
+                interval_ms,
+                pages_min,
+            } => {
                 let age = shared.clock.monotonic() - self.last_sync;
                 let enough = dirty_bytes >= u64::from(pages_min) * PAGE_BYTES;
-                shared.waiters.any() || age >= THOROUGH || (enough && age >= Duration::from_millis(interval_ms))
+                shared.waiters.any()
+                    || age >= THOROUGH
+                    || (enough && age >= Duration::from_millis(interval_ms))
             }
         }
     }
@@ -143,11 +148,13 @@ impl Flusher {
             return Err(no_token(&path()));
         };
         let from = chunk.at.saturating_sub(file.base());
-        file.region().append(token, from, &chunk.bytes, WriteWay::File).map_err(|e| StoreError::Io {
-            operation: "write",
-            path: path(),
-            source: e,
-        })?;
+        file.region()
+            .append(token, from, &chunk.bytes, WriteWay::File)
+            .map_err(|e| StoreError::Io {
+                operation: "write",
+                path: path(),
+                source: e,
+            })?;
         let to = chunk.publish_to;
         file.region().publish(token, to.saturating_sub(file.base()));
         shared.log.marks().raise_written(to);
@@ -156,7 +163,10 @@ impl Flusher {
 }
 
 fn no_token(path: &Path) -> StoreError {
-    StoreError::Layout { path: path.to_owned(), what: "nobody may write this file".to_owned() }
+    StoreError::Layout {
+        path: path.to_owned(),
+        what: "nobody may write this file".to_owned(),
+    }
 }
 
 /// Syncs the files that hold `[from, to)`, oldest first, so that the durable part has no holes.
@@ -189,7 +199,9 @@ fn fail_all(shared: &Shared, error: &StoreError) {
 }
 
 fn error_again(error: &StoreError) -> StoreError {
-    StoreError::Poisoned { reason: Arc::from(error.to_string()) }
+    StoreError::Poisoned {
+        reason: Arc::from(error.to_string()),
+    }
 }
 
 /// Calls `done` once `end` is durable; at once, on this thread, if it is already.

@@ -56,7 +56,9 @@ mod tests {
                     let now = made.load(Ordering::Acquire);
                     if now == seen {
                         // A lost wake would sleep for the whole minute and fail the test run.
-                        gate.sleep(Duration::from_secs(60), || made.load(Ordering::Acquire) != seen);
+                        gate.sleep(Duration::from_secs(60), || {
+                            made.load(Ordering::Acquire) != seen
+                        });
                     }
                     seen = now;
                 }

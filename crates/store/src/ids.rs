@@ -88,6 +88,9 @@ mod tests {
         assert_eq!(QueueOffset::from_wire(-1), None);
         assert_eq!(QueueOffset::from_wire(7), Some(QueueOffset::new(7)));
         assert_eq!(PhysicalOffset::new(u64::MAX).to_wire(), i64::MAX);
-        assert_eq!(PhysicalOffset::new(5).plus(3).since(PhysicalOffset::new(6)), 2);
+        assert_eq!(
+            PhysicalOffset::new(5).plus(3).since(PhysicalOffset::new(6)),
+            2
+        );
     }
 }

@@ -77,23 +77,25 @@ impl Layout {
         make_dirs(disk, &self.config())
     }
 
-    /// Sizes recorded in the directory, else those of the files found, else `wanted` (recorded).
+    /// Sizes of the files found, else those recorded in the directory, else `wanted`; what comes
+    /// out is recorded.
     pub(crate) fn sizes(&self, disk: &dyn Disk, wanted: Sizes) -> Result<Sizes, StoreError> {
         let path = self.file("layout");
-        let recorded = config_file::read(disk, &path)?.and_then(|text| parse_sizes(&text));
-        let found = Sizes {
-            segment: self.segment_found(disk)?.unwrap_or(wanted.segment),
-            queue_file: self.queue_file_found(disk)?.unwrap_or(wanted.queue_file),
+        let text = config_file::read(disk, &path)?;
+        let recorded = text.and_then(|text| parse_sizes(&text));
+        let otherwise = recorded.unwrap_or(wanted);
+        let sizes = Sizes {
+            segment: self.segment_found(disk)?.unwrap_or(otherwise.segment),
+            queue_file: self.queue_file_found(disk)?.unwrap_or(otherwise.queue_file),
         };
-        match recorded {
-            Some(sizes) if self.segment_found(disk)?.is_none_or(|s| s == sizes.segment) => Ok(sizes),
-            // Not recorded, unreadable, or contradicted by the log itself.
-            _ => {
-                let text = format!("segment_size={}\nqueue_file_size={}\n", found.segment, found.queue_file);
-                config_file::write(disk, &path, text.as_bytes())?;
-                Ok(found)
-            }
+        if recorded != Some(sizes) {
+            let text = format!(
+                "segment_size={}\nqueue_file_size={}\n",
+                sizes.segment, sizes.queue_file
+            );
+            config_file::write(disk, &path, text.as_bytes())?;
         }
+        Ok(sizes)
     }
 
     fn segment_found(&self, disk: &dyn Disk) -> Result<Option<u64>, StoreError> {
@@ -126,7 +128,10 @@ fn parse_sizes(text: &[u8]) -> Option<Sizes> {
             .filter(|value| *value > 0)
     };
     let queue_file = value("queue_file_size").filter(|v| v.is_multiple_of(UNIT_BYTES))?;
-    Some(Sizes { segment: value("segment_size")?, queue_file })
+    Some(Sizes {
+        segment: value("segment_size")?,
+        queue_file,
+    })
 }
 
 /// A file whose name is its start position.
@@ -145,7 +150,11 @@ pub(crate) fn file_name(base: u64) -> String {
 pub(crate) fn numbered_files(disk: &dyn Disk, dir: &Path) -> Result<Vec<NumberedFile>, StoreError> {
     let numbered = |entry: DirEntry| {
         let digits = entry.name.len() == 20 && entry.name.bytes().all(|b| b.is_ascii_digit());
-        let base = entry.name.parse().ok().filter(|_| digits && !entry.is_dir)?;
+        let base = entry
+            .name
+            .parse()
+            .ok()
+            .filter(|_| digits && !entry.is_dir)?;
         let len = entry.len;
         Some(NumberedFile { base, len })
     };
@@ -156,7 +165,14 @@ pub(crate) fn numbered_files(disk: &dyn Disk, dir: &Path) -> Result<Vec<Numbered
 pub(crate) fn list(disk: &dyn Disk, dir: &Path) -> Result<Vec<DirEntry>, StoreError> {
     match disk.list(dir) {
         Ok(entries) => Ok(entries),
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(Vec::new()),
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(Vec::new())
+        }
         Err(e) => Err(StoreError::io("list", dir, e)),
     }
 }
@@ -175,7 +191,8 @@ pub(crate) fn make_dirs(disk: &dyn Disk, dir: &Path) -> Result<(), StoreError> {
     if let Some(parent) = dir.parent().filter(|p| !p.as_os_str().is_empty()) {
         make_dirs(disk, parent)?;
     }
-    disk.create_dir(dir).map_err(|e| StoreError::io("make directory", dir, e))?;
+    disk.create_dir(dir)
+        .map_err(|e| StoreError::io("make directory", dir, e))?;
     match dir.parent().filter(|p| !p.as_os_str().is_empty()) {
         Some(parent) => sync_dir(disk, parent),
         None => Ok(()),
@@ -183,5 +200,6 @@ pub(crate) fn make_dirs(disk: &dyn Disk, dir: &Path) -> Result<(), StoreError> {
 }
 
 pub(crate) fn sync_dir(disk: &dyn Disk, dir: &Path) -> Result<(), StoreError> {
-    disk.sync_dir(dir).map_err(|e| StoreError::io("sync directory", dir, e))
+    disk.sync_dir(dir)
+        .map_err(|e| StoreError::io("sync directory", dir, e))
 }

@@ -26,7 +26,11 @@ pub(crate) struct Maintainer {
 
 impl Maintainer {
     pub(crate) fn new(point: Checkpoint) -> Self {
-        Maintainer { point, written: false, last_queue_sync: Monotonic::ZERO }
+        Maintainer {
+            point,
+            written: false,
+            last_queue_sync: Monotonic::ZERO,
+        }
     }
 
     /// One round; syncs the queues too if that is due or `now`.
@@ -56,8 +60,8 @@ impl Maintainer {
         };
         let time = shared.clock.monotonic();
         let behind = queues.saturating_sub(self.point.queues);
-        let due =
-            behind >= shared.options.queue_sync_bytes || (behind > 0 && time - self.last_queue_sync >= QUEUE_SYNC);
+        let due = behind >= shared.options.queue_sync_bytes
+            || (behind > 0 && time - self.last_queue_sync >= QUEUE_SYNC);
         if now || due {
             shared.queues.sync()?;
             point.queues = queues;

@@ -44,7 +44,11 @@ impl MappedFile {
     pub(crate) fn bytes(&self, at: u64, len: usize) -> Option<Bytes> {
         let from = at.checked_sub(self.base)?;
         self.region.stable(from, len)?;
-        Some(Bytes::from_owner(Slice { region: Arc::clone(&self.region), from, len }))
+        Some(Bytes::from_owner(Slice {
+            region: Arc::clone(&self.region),
+            from,
+            len,
+        }))
     }
 }
 

@@ -14,7 +14,10 @@ pub(crate) struct MappedFileQueue {
 impl MappedFileQueue {
     /// `files` are sorted, of size `file_size`, without gaps.
     pub(crate) fn new(file_size: u64, files: Vec<Arc<MappedFile>>) -> Self {
-        MappedFileQueue { file_size, files: ArcSwap::from_pointee(files) }
+        MappedFileQueue {
+            file_size,
+            files: ArcSwap::from_pointee(files),
+        }
     }
 
     pub(crate) fn file_size(&self) -> u64 {

@@ -51,13 +51,17 @@ pub(crate) fn open(
     let layout = Layout::locate(&*disk, &options.root)?;
     let lock_path = layout.file("lock");
     let lock = disk.lock(&lock_path).map_err(|e| match e.kind() {
-        io::ErrorKind::WouldBlock => StoreError::InUse { path: layout.root().to_owned() },
+        io::ErrorKind::WouldBlock => StoreError::InUse {
+            path: layout.root().to_owned(),
+        },
         _ => StoreError::io("lock", &lock_path, e),
     })?;
     let dirty = mark_running(&*disk, &layout)?;
     layout.create(&*disk)?;
-    let wanted =
-        Sizes { segment: options.segment_size, queue_file: options.queue_file_units.saturating_mul(UNIT_BYTES) };
+    let wanted = Sizes {
+        segment: options.segment_size,
+        queue_file: options.queue_file_units.saturating_mul(UNIT_BYTES),
+    };
     let sizes = layout.sizes(&*disk, wanted)?;
     let point = checkpoint::read(&*disk, &layout.file("checkpoint"))?;
     let files = LogFiles::open(&*disk, &layout, sizes.segment)?;
@@ -68,18 +72,40 @@ pub(crate) fn open(
     let queue_files = QueueFiles::new(Arc::clone(&disk), layout.consume_queues(), sizes.queue_file);
     let table = QueueTable::new(queue_files);
     let root = layout.consume_queues();
-    let trust = Trust { durable: known.queues, log_min, dirty, restart: false };
+    let trust = Trust {
+        durable: known.queues,
+        log_min,
+        dirty,
+        restart: false,
+    };
     let loaded = consume_queue::load(&table, &root, trust, |topic| removed.before(topic))?;
     let empty = loaded.queues == 0;
-    let from = if loaded.rebuild || empty { log_min } else { known.start(&files, &options) };
-    let mut walk = Walk { files: &files, table: &table, removed: &removed, options: &options };
+    let from = if loaded.rebuild || empty {
+        log_min
+    } else {
+        known.start(&files, &options)
+    };
+    let mut walk = Walk {
+        files: &files,
+        table: &table,
+        removed: &removed,
+        options: &options,
+    };
     let (mut scan, mut outcome) = walk.run(from, known.durable)?;
     if outcome.gap {
         let added = outcome.added;
         (scan, outcome) = walk.run(log_min, known.durable)?;
         outcome.added += added;
     }
-    scan.last_store_timestamp_ms = scan.last_store_timestamp_ms.max(point.map_or(0, |p| p.store_timestamp_ms));
+    for liar in &outcome.liars {
+        scan.damaged.push(DamagedRange {
+            from: PhysicalOffset::new(liar.physical),
+            to: PhysicalOffset::new(liar.end()),
+        });
+    }
+    scan.last_store_timestamp_ms = scan
+        .last_store_timestamp_ms
+        .max(point.map_or(0, |p| p.store_timestamp_ms));
     let mut report = RecoveryReport {
         clean: !dirty,
         truncated_at: None,
@@ -102,7 +128,11 @@ pub(crate) fn open(
     // Everything the scan accepted has just been synced; the queues are as durable as before.
     let start = Checkpoint {
         number: point.map_or(0, |p| p.number),
-        queues: if dirty { known.queues.min(report.dispatched_to.get()) } else { 0 },
+        queues: if dirty {
+            known.queues.min(report.dispatched_to.get())
+        } else {
+            0
+        },
         ..Checkpoint::default()
     };
     let shared = Shared {
@@ -167,9 +197,18 @@ impl Known {
     fn new(point: Option<Checkpoint>, dirty: bool, files: &LogFiles) -> Known {
         match (point, dirty) {
             // Not beyond what files there are: a missing last file must not make up a log.
-            (Some(point), _) => Known { durable: point.flushed.min(files.end()), queues: point.queues },
-            (None, false) => Known { durable: u64::MAX, queues: u64::MAX },
-            (None, true) => Known { durable: 0, queues: files.min() },
+            (Some(point), _) => Known {
+                durable: point.flushed.min(files.end()),
+                queues: point.queues,
+            },
+            (None, false) => Known {
+                durable: u64::MAX,
+                queues: u64::MAX,
+            },
+            (None, true) => Known {
+                durable: 0,
+                queues: files.min(),
+            },
         }
     }
 

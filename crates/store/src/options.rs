@@ -23,7 +23,10 @@ pub enum FlushPolicy {
 
 impl FlushPolicy {
     /// Every 500 ms, 4 pages: the defaults of RocketMQ 5.4.0 `MessageStoreConfig`.
-    pub const ASYNC_DEFAULT: FlushPolicy = FlushPolicy::Async { interval_ms: 500, pages_min: 4 };
+    pub const ASYNC_DEFAULT: FlushPolicy = FlushPolicy::Async {
+        interval_ms: 500,
+        pages_min: 4,
+    };
 }
 
 /// Who runs the background work.

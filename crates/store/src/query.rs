@@ -32,7 +32,10 @@ impl Store {
             return QueueRange::default();
         };
         let (min, max) = queue.range();
-        QueueRange { min: QueueOffset::new(min), max: QueueOffset::new(max) }
+        QueueRange {
+            min: QueueOffset::new(min),
+            max: QueueOffset::new(max),
+        }
     }
 
     /// Entries from position `from` on, at most `max`. Positions before `min` and those whose
@@ -61,8 +64,11 @@ impl Store {
             };
             at = last + 1;
             for (position, unit) in units {
-                let unit =
-                    if from_disk { self.fitting(&queue, position, unit)? } else { unit.filter(|unit| !unit.is_hole()) };
+                let unit = if from_disk {
+                    self.fitting(&queue, position, unit)?
+                } else {
+                    unit.filter(|unit| !unit.is_hole())
+                };
                 entries.extend(unit.map(|unit| unit.entry(position)));
             }
         }
@@ -70,7 +76,12 @@ impl Store {
     }
 
     /// The unit of a position if it points at its record, else the one the log says.
-    fn fitting(&self, queue: &ConsumeQueue, position: u64, unit: Option<Unit>) -> Result<Option<Unit>, StoreError> {
+    fn fitting(
+        &self,
+        queue: &ConsumeQueue,
+        position: u64,
+        unit: Option<Unit>,
+    ) -> Result<Option<Unit>, StoreError> {
         let log = &self.shared.log;
         if let Some(unit) = unit {
             if unit.is_hole() {
@@ -98,17 +109,27 @@ impl Store {
         if position > min {
             let (before, _) = queue.read(self.shared.queues.files(), position - 1, 1)?;
             let before = before.first().and_then(|(_, unit)| *unit);
-            let fits = |unit: &Unit| log.view(unit.physical, |view| is_of(view, queue, position - 1)) == Some(true);
+            let fits = |unit: &Unit| {
+                log.view(unit.physical, |view| is_of(view, queue, position - 1)) == Some(true)
+            };
             from = before.filter(fits).map_or(from, Unit::end);
         }
         let stop = from.saturating_add(REPAIR_SCAN_BYTES);
         let levels = &self.shared.options.delay_levels_ms;
         while from < stop {
-            let next =
-                log.next_record(from, |view| is_of(view, queue, position).then(|| unit_of(view, levels)).flatten());
+            let next = log.next_record(from, |view| {
+                is_of(view, queue, position)
+                    .then(|| unit_of(view, levels))
+                    .flatten()
+            });
             match next {
-                Next::Record { made: Some((_, unit)), .. } => return Ok(Some(unit)),
-                Next::Record { made: None, end, .. } => from = end,
+                Next::Record {
+                    made: Some((_, unit)),
+                    ..
+                } => return Ok(Some(unit)),
+                Next::Record {
+                    made: None, end, ..
+                } => from = end,
                 Next::End(_) => break,
             }
         }
@@ -126,7 +147,13 @@ impl Store {
 
     /// The position a search by store time finds. An absent or empty queue answers its `max`.
     #[must_use]
-    pub fn offset_by_time(&self, topic: &str, queue_id: i32, ts_ms: i64, bound: Boundary) -> QueueOffset {
+    pub fn offset_by_time(
+        &self,
+        topic: &str,
+        queue_id: i32,
+        ts_ms: i64,
+        bound: Boundary,
+    ) -> QueueOffset {
         let range = self.queue(topic, queue_id);
         let (min, max) = (range.min.get(), range.max.get());
         // First position whose message is later than wanted; times do not go back in a queue.
@@ -155,7 +182,9 @@ impl Store {
 }
 
 fn is_of(view: &RecordView<'_>, queue: &ConsumeQueue, position: u64) -> bool {
-    view.queue_id == queue.id() && u64::try_from(view.queue_offset) == Ok(position) && view.topic == queue.topic()
+    view.queue_id == queue.id()
+        && u64::try_from(view.queue_offset) == Ok(position)
+        && view.topic == queue.topic()
 }
 
 /// Whole records in log order; see [`Store::scan`].

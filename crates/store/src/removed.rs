@@ -45,7 +45,12 @@ impl Removed {
 
     /// True for a record of a topic that was removed after it.
     pub(crate) fn hides(&self, topic: &str, physical: u64) -> bool {
-        self.any.load(Ordering::Acquire) && self.before.read().get(topic).is_some_and(|before| physical < *before)
+        self.any.load(Ordering::Acquire)
+            && self
+                .before
+                .read()
+                .get(topic)
+                .is_some_and(|before| physical < *before)
     }
 
     /// Up to which log position the messages of a topic were removed.
@@ -83,7 +88,11 @@ impl Removed {
 
     /// Saves again what could not be saved when it was noted.
     pub(crate) fn save_if_due(&self, disk: &dyn Disk) -> Result<(), StoreError> {
-        if self.unsaved.load(Ordering::Acquire) { self.save(disk) } else { Ok(()) }
+        if self.unsaved.load(Ordering::Acquire) {
+            self.save(disk)
+        } else {
+            Ok(())
+        }
     }
 
     /// Makes what was noted durable.

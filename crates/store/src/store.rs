@@ -10,7 +10,10 @@ use crate::options::{BLANK_BYTES, Workers};
 use crate::record::{is_topic, takes_position};
 use crate::shared::Shared;
 use crate::workers::Threads;
-use crate::{AppendOutcome, Arrival, MessageDraft, PhysicalOffset, QueueOffset, Scan, StoreError, StoreOptions};
+use crate::{
+    AppendOutcome, Arrival, MessageDraft, PhysicalOffset, QueueOffset, Scan, StoreError,
+    StoreOptions,
+};
 use bytes::Bytes;
 use clock::Clock;
 use std::cell::RefCell;
@@ -99,7 +102,10 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::append`]; [`StoreError::Invalid`] also when the queues differ or none is given.
-    pub fn append_batch(&self, drafts: &[MessageDraft<'_>]) -> Result<Vec<AppendOutcome>, StoreError> {
+    pub fn append_batch(
+        &self,
+        drafts: &[MessageDraft<'_>],
+    ) -> Result<Vec<AppendOutcome>, StoreError> {
         let same = |w: &[MessageDraft<'_>]| match w {
             [a, b] => {
                 a.fields.topic == b.fields.topic
@@ -136,7 +142,11 @@ impl Store {
         }
         if shared.queues.backlog() > BACKLOG_MAX {
             let full = shared.queues_full.load(Ordering::Acquire);
-            return Err(if full { StoreError::Full } else { StoreError::Busy });
+            return Err(if full {
+                StoreError::Full
+            } else {
+                StoreError::Busy
+            });
         }
         let Some(first) = drafts.first() else {
             return Err(StoreError::invalid("nothing to append"));
@@ -145,16 +155,27 @@ impl Store {
         for draft in drafts {
             lens.push(self.encode(draft, buffer)?);
         }
-        self.check_size(buffer.len() as u64, self.shared.log.files().file_size() - BLANK_BYTES)?;
+        self.check_size(
+            buffer.len() as u64,
+            self.shared.log.files().file_size() - BLANK_BYTES,
+        )?;
         let (topic, queue_id) = (first.fields.topic, first.fields.queue_id);
-        let place = if takes_position(first.fields.sys_flag) { Place::Queue } else { Place::Nowhere };
+        let place = if takes_position(first.fields.sys_flag) {
+            Place::Queue
+        } else {
+            Place::Nowhere
+        };
         let appended = loop {
             let queue = match shared.queues.get(topic, queue_id) {
                 Some(queue) => queue,
                 None if shared.removed.is_closing(topic) => return Err(StoreError::Busy),
                 None => shared.queues.get_or_make(topic, queue_id),
             };
-            if let Some(appended) = shared.log.append(buffer, &lens, &queue, place, &*shared.clock)? {
+            if let Some(appended) =
+                shared
+                    .log
+                    .append(buffer, &lens, &queue, place, &*shared.clock)?
+            {
                 break appended;
             }
             if shared.removed.is_closing(topic) {
@@ -181,7 +202,10 @@ impl Store {
     fn encode(&self, draft: &MessageDraft<'_>, out: &mut Vec<u8>) -> Result<usize, StoreError> {
         let fields = &draft.fields;
         if !is_topic(fields.topic) {
-            return Err(StoreError::invalid(format!("topic name {:?}", fields.topic)));
+            return Err(StoreError::invalid(format!(
+                "topic name {:?}",
+                fields.topic
+            )));
         }
         if fields.queue_id < 0 {
             return Err(StoreError::invalid("negative queue id"));
@@ -198,7 +222,10 @@ impl Store {
 
     fn check_size(&self, size_bytes: u64, size_max_bytes: u64) -> Result<(), StoreError> {
         if size_bytes > size_max_bytes {
-            return Err(StoreError::TooLarge { size_bytes, size_max_bytes });
+            return Err(StoreError::TooLarge {
+                size_bytes,
+                size_max_bytes,
+            });
         }
         Ok(())
     }
@@ -233,7 +260,11 @@ impl Store {
     /// thread when it is already. Wakes the flusher. `done` must not block.
     ///
     /// It gets [`StoreError::Poisoned`] when that will never be, [`StoreError::Closed`] at close.
-    pub fn when_flushed(&self, end: PhysicalOffset, done: Box<dyn FnOnce(Result<(), StoreError>) + Send>) {
+    pub fn when_flushed(
+        &self,
+        end: PhysicalOffset,
+        done: Box<dyn FnOnce(Result<(), StoreError>) + Send>,
+    ) {
         when_flushed(&self.shared, end.get(), done);
     }
 
@@ -276,7 +307,7 @@ impl Store {
     /// Parts of the log that were found damaged at start.
     #[must_use]
     pub fn damaged(&self) -> Vec<DamagedRange> {
-        self.shared.log.damaged()
+        self.shared.log.damaged().to_vec()
     }
 
     /// Calls `listener` on the dispatch thread for each message after its queue entry is visible.
@@ -368,7 +399,8 @@ impl Store {
     /// [`StoreError::Full`], [`StoreError::Io`].
     pub fn step_prepare(&self) -> Result<(), StoreError> {
         let log = &self.shared.log;
-        log.next_file().prepare(|| log.files().end().max(log.marks().appended()))
+        log.next_file()
+            .prepare(|| log.files().end().max(log.marks().appended()))
     }
 
     /// Forgets a topic: its queues are gone at once and stay so after a restart; the records stay

@@ -27,7 +27,10 @@ pub(crate) struct Threads {
 impl Threads {
     /// No threads: the caller steps.
     pub(crate) fn none(shared: &Arc<Shared>) -> Threads {
-        Threads { shared: Arc::clone(shared), handles: Mutex::default() }
+        Threads {
+            shared: Arc::clone(shared),
+            handles: Mutex::default(),
+        }
     }
 
     pub(crate) fn start(shared: &Arc<Shared>) -> Result<Threads, StoreError> {
@@ -98,9 +101,9 @@ fn dispatch(shared: &Shared) {
         }
         if step == Step::Idle {
             let seen = marks.written();
-            shared
-                .dispatch_gate
-                .sleep(LONG, || shared.is_stopping() || marks.written() > seen || marks.dispatched() < seen);
+            shared.dispatch_gate.sleep(LONG, || {
+                shared.is_stopping() || marks.written() > seen || marks.dispatched() < seen
+            });
         }
     }
 }
@@ -108,7 +111,9 @@ fn dispatch(shared: &Shared) {
 fn maintain(shared: &Shared) {
     let interval = Duration::from_millis(shared.options.checkpoint_interval_ms);
     while !shared.is_stopping() {
-        shared.maintain_gate.sleep(interval, || shared.is_stopping());
+        shared
+            .maintain_gate
+            .sleep(interval, || shared.is_stopping());
         if !shared.is_stopping() {
             shared.maintainer.lock().step(shared, false);
         }
@@ -125,7 +130,9 @@ fn prepare(shared: &Shared) {
             touched = touch_ahead(shared, touched);
         }
         let wait = if made.is_ok() { LONG } else { RETRY };
-        next.gate().sleep(wait, || shared.is_stopping() || (made.is_ok() && !next.is_ready()));
+        next.gate().sleep(wait, || {
+            shared.is_stopping() || (made.is_ok() && !next.is_ready())
+        });
     }
 }
 

@@ -45,7 +45,10 @@ fn an_answer_before_the_sync_is_caught() {
         let result = World::new(*seed, plan).run();
         result.is_err_and(|what| what.contains("flushed to"))
     });
-    assert!(caught.is_some(), "the checker does not see a store that lies about syncs");
+    assert!(
+        caught.is_some(),
+        "the checker does not see a store that lies about syncs"
+    );
 }
 
 /// Runs a fixed history with the k-th call failing, for every k, and then recovers.

@@ -10,7 +10,9 @@ use support::{append_flushed, bodies, draft, open, options, wait_dispatched};
 use wire::message::record::RecordView;
 
 fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(name)
 }
 
 fn unpack(name: &str) -> (tempfile::TempDir, Value) {
@@ -70,14 +72,29 @@ fn check_records(store: &Store, expected: &[Value]) {
 fn check_units(store: &Store, expected: &Value) {
     for (topic, id, units) in queues(expected) {
         let units = units.as_array().unwrap();
-        let entries = store.entries(&topic, id, QueueOffset::ZERO, 10_000).unwrap();
+        let entries = store
+            .entries(&topic, id, QueueOffset::ZERO, 10_000)
+            .unwrap();
         assert_eq!(entries.len(), units.len(), "{topic} {id}");
         for (n, (entry, unit)) in entries.iter().zip(units).enumerate() {
             assert_eq!(entry.queue_offset.get(), n as u64);
-            assert_eq!(entry.physical_offset.get(), number(&unit[0]), "{topic} {id} {n}");
+            assert_eq!(
+                entry.physical_offset.get(),
+                number(&unit[0]),
+                "{topic} {id} {n}"
+            );
             assert_eq!(u64::from(entry.size), number(&unit[1]), "{topic} {id} {n}");
-            assert_eq!(entry.tags_code, unit[2].as_i64().unwrap(), "{topic} {id} {n}");
-            assert!(store.record(entry.physical_offset, entry.size).unwrap().is_some());
+            assert_eq!(
+                entry.tags_code,
+                unit[2].as_i64().unwrap(),
+                "{topic} {id} {n}"
+            );
+            assert!(
+                store
+                    .record(entry.physical_offset, entry.size)
+                    .unwrap()
+                    .is_some()
+            );
         }
     }
 }
@@ -88,7 +105,11 @@ fn a_cleanly_stopped_apache_store_is_served_whole() {
     // The directory that holds `store/`, as `--data DIR` may name it.
     let (store, report) = open(options(dir.path())).unwrap();
     assert!(report.clean, "{report:?}");
-    assert_eq!((report.repaired_entries, report.rebuilt_entries), (0, 0), "{report:?}");
+    assert_eq!(
+        (report.repaired_entries, report.rebuilt_entries),
+        (0, 0),
+        "{report:?}"
+    );
     assert_eq!(report.truncated_at, None);
     assert_eq!(report.damaged, []);
     assert_eq!(report.dispatched_to.get(), 1_655_032);
@@ -110,7 +131,11 @@ fn a_cleanly_stopped_apache_store_is_served_whole() {
 
     let (store, report) = open(options(&dir.path().join("store"))).unwrap();
     assert!(report.clean);
-    assert_eq!((report.repaired_entries, report.rebuilt_entries), (0, 0), "{report:?}");
+    assert_eq!(
+        (report.repaired_entries, report.rebuilt_entries),
+        (0, 0),
+        "{report:?}"
+    );
     assert_eq!(store.queue("orders", 0).max.get(), 4);
     assert_eq!(bodies(&store, "orders", 0)[3], (3, b"ours".to_vec()));
 }
@@ -151,8 +176,14 @@ fn a_killed_apache_store_loses_nothing_that_was_acknowledged() {
             let at = QueueOffset::new(number(&ack[2]));
             let entries = store.entries(topic, id, at, 1).unwrap();
             let entry = entries.first().unwrap();
-            assert_eq!((entry.queue_offset, entry.physical_offset.get()), (at, number(&ack[3])));
-            let record = store.record(entry.physical_offset, entry.size).unwrap().unwrap();
+            assert_eq!(
+                (entry.queue_offset, entry.physical_offset.get()),
+                (at, number(&ack[3]))
+            );
+            let record = store
+                .record(entry.physical_offset, entry.size)
+                .unwrap()
+                .unwrap();
             let view = RecordView::parse_checked(&record).unwrap();
             assert_eq!(view.uniq_key(), ack[4].as_str());
         }
@@ -164,6 +195,9 @@ fn a_killed_apache_store_loses_nothing_that_was_acknowledged() {
     // Dropped without `close`: what a crash of ours leaves.
     let (store, report) = open(options(dir.path())).unwrap();
     assert!(!report.clean);
-    assert_eq!(bodies(&store, "load-0", 0).last().unwrap(), &(421, b"ours".to_vec()));
+    assert_eq!(
+        bodies(&store, "load-0", 0).last().unwrap(),
+        &(421, b"ours".to_vec())
+    );
     store.close().unwrap();
 }

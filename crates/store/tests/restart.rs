@@ -16,7 +16,11 @@ fn messages_survive_a_clean_stop_and_a_drop_in_both_flush_modes() {
             for round in 0..3u32 {
                 let (store, report) = open(options.clone()).unwrap();
                 assert_eq!(report.clean, clean || round == 0, "{report:?}");
-                assert_eq!(bodies(&store, "orders", 1), expected, "{flush:?} {clean} {round}");
+                assert_eq!(
+                    bodies(&store, "orders", 1),
+                    expected,
+                    "{flush:?} {clean} {round}"
+                );
                 let mut end = store.written();
                 for n in 0..200u32 {
                     let body = format!("{round}-{n}-{}", "x".repeat(700));
@@ -60,8 +64,12 @@ fn arrivals_come_after_the_entry_is_visible() {
     let into = Arc::clone(&seen);
     store.on_arrival(Box::new(move |arrival| {
         let at = arrival.queue_offset;
-        let entries = reader.entries(arrival.topic, arrival.queue_id, at, 1).unwrap();
-        into.lock().unwrap().push((at.get(), entries.len(), arrival.tags_code));
+        let entries = reader
+            .entries(arrival.topic, arrival.queue_id, at, 1)
+            .unwrap();
+        into.lock()
+            .unwrap()
+            .push((at.get(), entries.len(), arrival.tags_code));
     }));
     let mut last = None;
     for n in 0..10u8 {
@@ -91,9 +99,15 @@ fn a_batch_is_contiguous_or_nothing() {
     }
     let too_many = [one.clone(), one.clone(), one.clone(), one.clone()];
     let refused = store.append_batch(&too_many);
-    assert!(matches!(refused, Err(StoreError::TooLarge { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(StoreError::TooLarge { .. })),
+        "{refused:?}"
+    );
     let mixed = [one.clone(), draft("t", 1, b"x")];
-    assert!(matches!(store.append_batch(&mixed), Err(StoreError::Invalid { .. })));
+    assert!(matches!(
+        store.append_batch(&mixed),
+        Err(StoreError::Invalid { .. })
+    ));
     assert_eq!(store.append(&one).unwrap().queue_offset.get(), 4);
 }
 
@@ -103,12 +117,28 @@ fn what_cannot_be_stored_is_refused() {
     let (store, _) = open(options(dir.path())).unwrap();
     for topic in ["", ".", "..", "a/b", "a\0b"] {
         let refused = store.append(&draft(topic, 0, b"x"));
-        assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{topic:?}");
+        assert!(
+            matches!(refused, Err(StoreError::Invalid { .. })),
+            "{topic:?}"
+        );
     }
-    assert!(matches!(store.append(&draft("t", -1, b"x")), Err(StoreError::Invalid { .. })));
+    assert!(matches!(
+        store.append(&draft("t", -1, b"x")),
+        Err(StoreError::Invalid { .. })
+    ));
     let large = vec![0; 64 * 1024];
-    assert!(matches!(store.append(&draft("t", 0, &large)), Err(StoreError::TooLarge { .. })));
-    assert_eq!(store.append(&draft("t", 0, b"x")).unwrap().queue_offset.get(), 0);
+    assert!(matches!(
+        store.append(&draft("t", 0, &large)),
+        Err(StoreError::TooLarge { .. })
+    ));
+    assert_eq!(
+        store
+            .append(&draft("t", 0, b"x"))
+            .unwrap()
+            .queue_offset
+            .get(),
+        0
+    );
 }
 
 #[test]
@@ -134,8 +164,12 @@ fn a_removed_topic_stays_away_and_starts_again_at_zero() {
 fn positions_are_found_by_store_time() {
     let dir = tempfile::tempdir().unwrap();
     let clock = clock::ManualClock::new(1_000);
-    let (store, _) =
-        store::Store::open(options(dir.path()), Arc::new(store::disk::RealDisk), Arc::new(clock.clone())).unwrap();
+    let (store, _) = store::Store::open(
+        options(dir.path()),
+        Arc::new(store::disk::RealDisk),
+        Arc::new(clock.clone()),
+    )
+    .unwrap();
     // Stored at 1000, 2000, 2000, 2000, 5000.
     let mut end = store.written();
     for wall in [1_000, 2_000, 2_000, 1_500, 5_000] {
@@ -143,7 +177,15 @@ fn positions_are_found_by_store_time() {
         end = append_flushed(&store, &draft("t", 0, b"x")).end();
     }
     wait_dispatched(&store, end);
-    let cases = [(0, 0, 0), (1_000, 0, 0), (1_001, 1, 0), (2_000, 1, 3), (2_001, 4, 3), (5_000, 4, 4), (9_000, 5, 4)];
+    let cases = [
+        (0, 0, 0),
+        (1_000, 0, 0),
+        (1_001, 1, 0),
+        (2_000, 1, 3),
+        (2_001, 4, 3),
+        (5_000, 4, 4),
+        (9_000, 5, 4),
+    ];
     for (time, lower, upper) in cases {
         let found = |bound| store.offset_by_time("t", 0, time, bound);
         assert_eq!(found(Boundary::Lower), QueueOffset::new(lower), "{time}");

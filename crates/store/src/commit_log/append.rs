@@ -64,7 +64,11 @@ pub(crate) struct Appended {
 }
 
 impl PutState {
-    pub(super) fn new(tail: Option<(Arc<MappedFile>, AppendToken)>, at: u64, last_store_timestamp_ms: i64) -> Self {
+    pub(super) fn new(
+        tail: Option<(Arc<MappedFile>, AppendToken)>,
+        at: u64,
+        last_store_timestamp_ms: i64,
+    ) -> Self {
         let (file, token) = tail.unzip();
         PutState {
             file,
@@ -138,7 +142,11 @@ impl CommitLog {
         let now = i64::try_from(clock.now_ms()).unwrap_or(i64::MAX);
         let appended = Appended {
             physical: state.at,
-            position: if place == Place::Queue { queue.next() } else { 0 },
+            position: if place == Place::Queue {
+                queue.next()
+            } else {
+                0
+            },
             store_timestamp_ms: now.max(state.last_store_timestamp_ms),
         };
         patch_all(records, lens, appended, place);
@@ -161,7 +169,12 @@ impl CommitLog {
     }
 
     /// Puts bytes at the end, readable up to `publish_to` once they are written.
-    fn put_bytes(&self, state: &mut PutState, bytes: &[u8], publish_to: u64) -> Result<(), StoreError> {
+    fn put_bytes(
+        &self,
+        state: &mut PutState,
+        bytes: &[u8],
+        publish_to: u64,
+    ) -> Result<(), StoreError> {
         let Some(file) = state.file.as_ref() else {
             return Err(StoreError::Busy);
         };

@@ -18,7 +18,7 @@ use crate::mapped_file::MappedFile;
 use crate::mapped_file_queue::MappedFileQueue;
 use crate::watermarks::Watermarks;
 use append::PutState;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -42,7 +42,7 @@ pub(crate) struct CommitLog {
     /// Monotonic nanoseconds at which the put lock was taken, 0 when it is free.
     held_since: AtomicU64,
     next: NextFile,
-    damaged: RwLock<Vec<DamagedRange>>,
+    damaged: Vec<DamagedRange>,
     /// Records from here on were written by this process: their checksums are not compared again.
     trusted_from: u64,
 }
@@ -75,7 +75,7 @@ impl CommitLog {
             put: Mutex::new(PutState::new(log.tail, log.end, last_store_timestamp_ms)),
             held_since: AtomicU64::new(0),
             next,
-            damaged: RwLock::new(log.damaged),
+            damaged: log.damaged,
             trusted_from: log.end,
         }
     }
@@ -96,7 +96,7 @@ impl CommitLog {
         self.way
     }
 
-    pub(crate) fn damaged(&self) -> Vec<DamagedRange> {
-        self.damaged.read().clone()
+    pub(crate) fn damaged(&self) -> &[DamagedRange] {
+        &self.damaged
     }
 }

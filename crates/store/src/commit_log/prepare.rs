@@ -27,7 +27,13 @@ pub(crate) struct NextFile {
 
 impl NextFile {
     pub(crate) fn new(disk: Arc<dyn Disk>, layout: Layout, file_size: u64) -> Self {
-        NextFile { disk, layout, file_size, slot: Mutex::new(None), gate: Gate::default() }
+        NextFile {
+            disk,
+            layout,
+            file_size,
+            slot: Mutex::new(None),
+            gate: Gate::default(),
+        }
     }
 
     pub(crate) fn gate(&self) -> &Gate {
@@ -40,7 +46,10 @@ impl NextFile {
 
     /// The file that is ready, for touching its pages.
     pub(crate) fn ready(&self) -> Option<Arc<MappedFile>> {
-        self.slot.lock().as_ref().map(|ready| Arc::clone(&ready.file))
+        self.slot
+            .lock()
+            .as_ref()
+            .map(|ready| Arc::clone(&ready.file))
     }
 
     /// Makes the file that follows `last_end()` unless one is ready.
@@ -55,7 +64,11 @@ impl NextFile {
 
     /// Takes the file that starts at `base`, making it if need be, and lets `enter` put it into
     /// the list of files.
-    pub(crate) fn take(&self, base: u64, enter: impl FnOnce(&Arc<MappedFile>)) -> Result<Prepared, StoreError> {
+    pub(crate) fn take(
+        &self,
+        base: u64,
+        enter: impl FnOnce(&Arc<MappedFile>),
+    ) -> Result<Prepared, StoreError> {
         let mut slot = self.slot.lock();
         let ready = match slot.take() {
             Some(ready) if ready.file.base() == base => ready,
@@ -72,14 +85,18 @@ impl NextFile {
         };
         let path = self.layout.log_file(unused.file.base());
         drop(unused);
-        self.disk.remove_file(&path).map_err(|e| StoreError::io("remove", &path, e))?;
+        self.disk
+            .remove_file(&path)
+            .map_err(|e| StoreError::io("remove", &path, e))?;
         sync_dir(&*self.disk, &self.layout.commit_log())
     }
 
     fn make(&self, base: u64) -> Result<Prepared, StoreError> {
         let path = self.layout.log_file(base);
-        let (region, token) =
-            self.disk.create_region(&path, self.file_size).map_err(|e| StoreError::io("make", &path, e))?;
+        let (region, token) = self
+            .disk
+            .create_region(&path, self.file_size)
+            .map_err(|e| StoreError::io("make", &path, e))?;
         // The name must be durable before anything in the file is called so.
         sync_dir(&*self.disk, &self.layout.commit_log())?;
         let file = Arc::new(MappedFile::new(base, region));

@@ -38,6 +38,9 @@ impl CommitLog {
 
     /// The whole record at `at`, kept alive by the answer; of `size` bytes if that is known.
     pub(crate) fn record(&self, at: u64, size: Option<u32>) -> Option<Bytes> {
+        if self.damage_at(at).is_some() {
+            return None;
+        }
         let file = self.files.find(at)?;
         let Found::Record(view) = look(file.stable_from(at), at, self.crc_is_due(at)) else {
             return None;
@@ -48,7 +51,11 @@ impl CommitLog {
     }
 
     /// The next record from `at` on, past blanks and damaged ranges.
-    pub(crate) fn next_record<R>(&self, mut at: u64, read: impl FnOnce(&RecordView<'_>) -> R) -> Next<R> {
+    pub(crate) fn next_record<R>(
+        &self,
+        mut at: u64,
+        read: impl FnOnce(&RecordView<'_>) -> R,
+    ) -> Next<R> {
         loop {
             let Some(file) = self.files.find(at) else {
                 return Next::End(at);
@@ -71,6 +78,6 @@ impl CommitLog {
     /// The damaged range that holds `at`.
     pub(crate) fn damage_at(&self, at: u64) -> Option<DamagedRange> {
         let holds = |range: &&DamagedRange| range.from.get() <= at && at < range.to.get();
-        self.damaged.read().iter().find(holds).copied()
+        self.damaged.iter().find(holds).copied()
     }
 }

@@ -38,7 +38,11 @@ pub(crate) struct ScanEnd {
 impl LogFiles {
     /// Opens all files. An empty last file is removed, as is one of a wrong length that holds
     /// nothing: a crash while it was made.
-    pub(crate) fn open(disk: &dyn Disk, layout: &Layout, file_size: u64) -> Result<LogFiles, StoreError> {
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        layout: &Layout,
+        file_size: u64,
+    ) -> Result<LogFiles, StoreError> {
         let mut found = numbered_files(disk, &layout.commit_log())?;
         while let Some(last) = found.last().copied() {
             if last.len == file_size {
@@ -50,14 +54,19 @@ impl LogFiles {
         let mut files: Vec<Arc<MappedFile>> = Vec::with_capacity(found.len());
         for file in found {
             let path = layout.log_file(file.base);
-            let bad = |what: &str| StoreError::Layout { path: path.clone(), what: what.to_owned() };
+            let bad = |what: &str| StoreError::Layout {
+                path: path.clone(),
+                what: what.to_owned(),
+            };
             if file.len != file_size {
                 return Err(bad("length differs from that of the other log files"));
             }
             if files.last().is_some_and(|last| last.end() != file.base) {
                 return Err(bad("the log file before this one is missing"));
             }
-            let (region, _token) = disk.open_region(&path, file_size).map_err(|e| StoreError::io("map", &path, e))?;
+            let (region, _token) = disk
+                .open_region(&path, file_size)
+                .map_err(|e| StoreError::io("map", &path, e))?;
             files.push(Arc::new(MappedFile::new(file.base, region)));
         }
         Ok(LogFiles { files, file_size })
@@ -87,13 +96,19 @@ impl LogFiles {
     }
 
     /// Walks the records from `from` on. Everything before `durable` was synced once.
-    pub(crate) fn scan(&self, from: u64, durable: u64, mut each: impl FnMut(&RecordView<'_>)) -> ScanEnd {
+    pub(crate) fn scan(
+        &self,
+        from: u64,
+        durable: u64,
+        mut each: impl FnMut(&RecordView<'_>),
+    ) -> ScanEnd {
         let mut result = ScanEnd::default();
         let mut at = from.max(self.min());
         while let Some(file) = self.find(at) {
             match look(file.stable_from(at), at, true) {
                 Found::Record(view) if at < durable || !has_zeros(&view) => {
-                    result.last_store_timestamp_ms = result.last_store_timestamp_ms.max(view.store_ts_ms);
+                    result.last_store_timestamp_ms =
+                        result.last_store_timestamp_ms.max(view.store_ts_ms);
                     each(&view);
                     at += view.total_size() as u64;
                 }
@@ -108,7 +123,10 @@ impl LogFiles {
                         None if durable == u64::MAX => break,
                         None => durable,
                     };
-                    result.damaged.push(DamagedRange { from: PhysicalOffset::new(at), to: PhysicalOffset::new(to) });
+                    result.damaged.push(DamagedRange {
+                        from: PhysicalOffset::new(at),
+                        to: PhysicalOffset::new(to),
+                    });
                     at = to;
                     if next.is_none() {
                         break;
@@ -158,7 +176,9 @@ impl LogFiles {
             let base = last.base();
             drop(last);
             let path = layout.log_file(base);
-            let (region, token) = disk.open_region(&path, end - base).map_err(|e| StoreError::io("map", &path, e))?;
+            let (region, token) = disk
+                .open_region(&path, end - base)
+                .map_err(|e| StoreError::io("map", &path, e))?;
             let file = Arc::new(MappedFile::new(base, region));
             files.push(Arc::clone(&file));
             tail = Some((file, token));
@@ -222,20 +242,33 @@ fn drop_file(disk: &dyn Disk, layout: &Layout, file: &MappedFile) -> Result<bool
     let holds_record = !matches!(look(head, file.base(), true), Found::Nothing);
     if holds_record {
         let aside = aside_path(disk, layout, file.base())?;
-        disk.rename(&path, &aside).map_err(|e| StoreError::io("set aside", &path, e))?;
+        disk.rename(&path, &aside)
+            .map_err(|e| StoreError::io("set aside", &path, e))?;
         sync_dir(disk, &layout.damaged())?;
     } else {
-        disk.remove_file(&path).map_err(|e| StoreError::io("remove", &path, e))?;
+        disk.remove_file(&path)
+            .map_err(|e| StoreError::io("remove", &path, e))?;
     }
     sync_dir(disk, &layout.commit_log())?;
     Ok(holds_record)
 }
 
 /// Erases what follows `end` in its file. True if there was anything.
-fn drop_tail(disk: &dyn Disk, layout: &Layout, file: &MappedFile, end: u64, dirty: bool) -> Result<bool, StoreError> {
+fn drop_tail(
+    disk: &dyn Disk,
+    layout: &Layout,
+    file: &MappedFile,
+    end: u64,
+    dirty: bool,
+) -> Result<bool, StoreError> {
     let rest = file.stable_from(end);
-    let near = rest.get(..LOOK_BEHIND_BYTES.min(rest.len())).unwrap_or(rest);
-    let used = near.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let near = rest
+        .get(..LOOK_BEHIND_BYTES.min(rest.len()))
+        .unwrap_or(rest);
+    let used = near
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |last| last + 1);
     if used == 0 && !dirty {
         return Ok(false);
     }
@@ -249,7 +282,9 @@ fn drop_tail(disk: &dyn Disk, layout: &Layout, file: &MappedFile, end: u64, dirt
     let path = layout.log_file(file.base());
     let failed = |e| StoreError::io("erase the torn end of", &path, e);
     let handle = disk.open(&path, false).map_err(failed)?;
-    handle.zero(end - file.base(), file.end() - file.base()).map_err(failed)?;
+    handle
+        .zero(end - file.base(), file.end() - file.base())
+        .map_err(failed)?;
     handle.sync().map_err(failed)?;
     Ok(used > 0)
 }
@@ -278,8 +313,12 @@ fn remove_unmade(disk: &dyn Disk, layout: &Layout, file: NumberedFile) -> Result
     let handle = disk.open(&path, false).map_err(failed)?;
     handle.read_at(0, &mut head).map_err(failed)?;
     if head != [0; 8] {
-        return Err(StoreError::Layout { path, what: "length differs from that of the other log files".to_owned() });
+        return Err(StoreError::Layout {
+            path,
+            what: "length differs from that of the other log files".to_owned(),
+        });
     }
-    disk.remove_file(&path).map_err(|e| StoreError::io("remove", &path, e))?;
+    disk.remove_file(&path)
+        .map_err(|e| StoreError::io("remove", &path, e))?;
     sync_dir(disk, &layout.commit_log())
 }

@@ -34,7 +34,11 @@ const LEN: usize = UNIT_BYTES as usize;
 
 impl Unit {
     /// A position whose message is not in the log any more.
-    pub(crate) const HOLE: Unit = Unit { physical: 0, size: HOLE_SIZE, tags_code: 0 };
+    pub(crate) const HOLE: Unit = Unit {
+        physical: 0,
+        size: HOLE_SIZE,
+        tags_code: 0,
+    };
 
     pub(crate) fn is_hole(self) -> bool {
         self.size == HOLE_SIZE
@@ -84,10 +88,16 @@ mod tests {
 
     #[test]
     fn a_unit_is_twenty_big_endian_bytes() {
-        let unit = Unit { physical: 0x0102_0304, size: 0x0506, tags_code: -2 };
+        let unit = Unit {
+            physical: 0x0102_0304,
+            size: 0x0506,
+            tags_code: -2,
+        };
         let mut out = Vec::new();
         unit.encode(&mut out);
-        let expected = [0, 0, 0, 0, 1, 2, 3, 4, 0, 0, 5, 6, 255, 255, 255, 255, 255, 255, 255, 254];
+        let expected = [
+            0, 0, 0, 0, 1, 2, 3, 4, 0, 0, 5, 6, 255, 255, 255, 255, 255, 255, 255, 254,
+        ];
         assert_eq!(out, expected);
         assert_eq!(Unit::decode(&out), Some(unit));
         assert_eq!(Unit::decode(&out[..19]), None);

@@ -36,7 +36,13 @@ struct OpenFiles {
 
 impl QueueFiles {
     pub(crate) fn new(disk: Arc<dyn Disk>, root: PathBuf, file_bytes: u64) -> Self {
-        QueueFiles { disk, root, file_bytes, open: Mutex::default(), dirs: Mutex::default() }
+        QueueFiles {
+            disk,
+            root,
+            file_bytes,
+            open: Mutex::default(),
+            dirs: Mutex::default(),
+        }
     }
 
     pub(crate) fn disk(&self) -> &dyn Disk {
@@ -56,7 +62,12 @@ impl QueueFiles {
     }
 
     /// Units from `from` on, at most `max`, from one file; `None` for a unit never written.
-    pub(crate) fn read(&self, dir: &Path, from: u64, max: usize) -> Result<Vec<Option<Unit>>, StoreError> {
+    pub(crate) fn read(
+        &self,
+        dir: &Path,
+        from: u64,
+        max: usize,
+    ) -> Result<Vec<Option<Unit>>, StoreError> {
         let per_file = self.units_per_file();
         let (file, first) = (from / per_file, from % per_file);
         let count = max.min(usize::try_from(per_file - first).unwrap_or(usize::MAX));
@@ -65,13 +76,20 @@ impl QueueFiles {
             return Ok(Vec::new());
         };
         let mut bytes = vec![0; count.saturating_mul(UNIT_BYTES as usize)];
-        let got = handle.read_at(first * UNIT_BYTES, &mut bytes).map_err(|e| StoreError::io("read", &path, e))?;
+        let got = handle
+            .read_at(first * UNIT_BYTES, &mut bytes)
+            .map_err(|e| StoreError::io("read", &path, e))?;
         bytes.truncate(got);
         Ok(Unit::decode_all(&bytes).collect())
     }
 
     /// Writes `units` from position `from` on, over file borders; returns the files written.
-    pub(crate) fn write(&self, dir: &Path, from: u64, units: &[Unit]) -> Result<Vec<u64>, StoreError> {
+    pub(crate) fn write(
+        &self,
+        dir: &Path,
+        from: u64,
+        units: &[Unit],
+    ) -> Result<Vec<u64>, StoreError> {
         let per_file = self.units_per_file();
         let mut written = Vec::new();
         let (mut at, mut rest) = (from, units);
@@ -96,7 +114,9 @@ impl QueueFiles {
             Some(handle) => handle,
             None => self.create(dir, &path)?,
         };
-        handle.write_at(at, bytes).map_err(|e| StoreError::io("write", &path, e))
+        handle
+            .write_at(at, bytes)
+            .map_err(|e| StoreError::io("write", &path, e))
     }
 
     /// Erases units from `from` to the end of its file; later files are removed by the caller.
@@ -108,7 +128,9 @@ impl QueueFiles {
         };
         let failed = |e| StoreError::io("erase", &path, e);
         let len = handle.len().map_err(failed)?;
-        handle.zero((from % per_file) * UNIT_BYTES, len).map_err(failed)
+        handle
+            .zero((from % per_file) * UNIT_BYTES, len)
+            .map_err(failed)
     }
 
     pub(crate) fn remove(&self, dir: &Path, file: u64) -> Result<(), StoreError> {
@@ -116,7 +138,9 @@ impl QueueFiles {
         let mut open = self.open.lock();
         open.by_path.remove(&path);
         match self.disk.remove_file(&path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(StoreError::io("remove", &path, e)),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                Err(StoreError::io("remove", &path, e))
+            }
             _ => Ok(()),
         }
     }
@@ -152,7 +176,9 @@ impl QueueFiles {
         drop(open);
         for entry in list(&*self.disk, dir)? {
             let path = dir.join(&entry.name);
-            self.disk.remove_file(&path).map_err(|e| StoreError::io("remove", &path, e))?;
+            self.disk
+                .remove_file(&path)
+                .map_err(|e| StoreError::io("remove", &path, e))?;
         }
         // Both fail where there is no such directory or something is left in it.
         drop(self.disk.remove_dir(dir));
@@ -199,7 +225,11 @@ impl QueueFiles {
 
     fn keep(&self, path: &Path, file: &Arc<dyn DiskFile>) {
         let mut open = self.open.lock();
-        if open.by_path.insert(path.to_owned(), Arc::clone(file)).is_none() {
+        if open
+            .by_path
+            .insert(path.to_owned(), Arc::clone(file))
+            .is_none()
+        {
             open.oldest_first.push_back(path.to_owned());
         }
         while open.by_path.len() > OPEN_MAX {

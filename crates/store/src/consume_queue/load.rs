@@ -48,8 +48,16 @@ pub(crate) fn load(
                 continue;
             };
             let dir = files.dir(&topic.name, id);
-            let (found, odd) = usable_files(files, &dir)?;
-            loaded.rebuild |= odd;
+            let (mut found, odd) = usable_files(files, &dir)?;
+            // The log has everything from its first byte, so the queue must begin at 0.
+            let beheaded = trust.log_min == 0 && found.first().is_some_and(|file| file.base > 0);
+            loaded.rebuild |= odd || beheaded;
+            if beheaded {
+                let per_file = files.units_per_file();
+                for file in std::mem::take(&mut found) {
+                    files.remove(&dir, file.base / UNIT_BYTES / per_file)?;
+                }
+            }
             let made = table.get_or_make(&topic.name, id);
             let removed = removed_before(&topic.name);
             // Old units of a removed topic may lie behind those of the new one.
@@ -80,7 +88,9 @@ fn usable_files(files: &QueueFiles, dir: &Path) -> Result<(Vec<NumberedFile>, bo
     let mut usable: Vec<NumberedFile> = Vec::new();
     let mut odd = false;
     for file in found {
-        let follows = usable.last().is_none_or(|last| last.base + file_bytes == file.base);
+        let follows = usable
+            .last()
+            .is_none_or(|last| last.base + file_bytes == file.base);
         if file.len == file_bytes && file.base.is_multiple_of(file_bytes) && follows {
             usable.push(file);
         } else {
@@ -112,10 +122,8 @@ fn load_queue(
         }
         files.remove(queue.dir(), first / per_file)?;
     }
-    let files_begin_at_zero = found.first().is_none_or(|file| file.base == 0);
     let start = match max {
-        // Nothing to go by and nothing gone from the log: the log says where the queue begins.
-        None if trust.restart || (trust.dirty && files_begin_at_zero) => 0,
+        None if trust.restart => 0,
         _ => found.first().map_or(0, |file| file.base / UNIT_BYTES),
     };
     let max = max.unwrap_or(start);
@@ -131,7 +139,12 @@ fn load_queue(
 
 /// Position of the last unit that counts in the file that begins at `first`; a hole does when such
 /// a unit follows.
-fn last_unit(files: &QueueFiles, queue: &ConsumeQueue, first: u64, trust: Trust) -> Result<Option<u64>, StoreError> {
+fn last_unit(
+    files: &QueueFiles,
+    queue: &ConsumeQueue,
+    first: u64,
+    trust: Trust,
+) -> Result<Option<u64>, StoreError> {
     let border = first + files.units_per_file();
     let mut last = None;
     let mut at = first;
@@ -156,7 +169,13 @@ fn last_unit(files: &QueueFiles, queue: &ConsumeQueue, first: u64, trust: Trust)
 }
 
 /// Position of the first unit from `from` on whose record is still in the log; `max` if none is.
-fn first_unit(files: &QueueFiles, queue: &ConsumeQueue, from: u64, max: u64, log_min: u64) -> Result<u64, StoreError> {
+fn first_unit(
+    files: &QueueFiles,
+    queue: &ConsumeQueue,
+    from: u64,
+    max: u64,
+    log_min: u64,
+) -> Result<u64, StoreError> {
     let gone = |unit: &Option<Unit>| unit.is_none_or(|u| u.is_hole() || u.physical < log_min);
     let mut at = from;
     while at < max {

@@ -67,8 +67,13 @@ impl State {
 /// What became of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Put {
-    /// It is now visible; `first` when the queue must be put on the list of those to be written.
-    Added { first: bool },
+    /// It is now visible.
+    Added {
+        /// The queue must be put on the list of those to be written.
+        first: bool,
+        /// Units that were added, holes before it included.
+        units: u64,
+    },
     /// There was a unit at its position already.
     Old,
     /// Its position is too far ahead to be believed.
@@ -146,12 +151,14 @@ impl ConsumeQueue {
         } else if at - max > HOLES_MAX {
             return Put::TooFar;
         }
-        for _ in state.max()..at {
+        let before = state.max();
+        for _ in before..at {
             state.tail.push_back(Unit::HOLE);
         }
         state.tail.push_back(unit);
         let first = !std::mem::replace(&mut state.listed, true);
-        Put::Added { first }
+        let units = state.max() - before;
+        Put::Added { first, units }
     }
 
     /// Units from `from` on, at most `max`, stopping at a file border; holes and units that
@@ -228,10 +235,13 @@ impl ConsumeQueue {
         unsynced.iter().try_for_each(|n| files.sync(&self.dir, *n))
     }
 
-    /// Puts a right unit in the place of a wrong one, in the file.
+    /// Puts a right unit in the place of a wrong one, in the file; a position before the first
+    /// one becomes the first.
     pub(crate) fn repair(&self, files: &QueueFiles, at: u64, unit: Unit) -> Result<(), StoreError> {
         let numbers = files.write(&self.dir, at, &[unit])?;
         self.mark_unsynced(&numbers);
+        let mut state = self.state.lock();
+        state.min = state.min.min(at);
         Ok(())
     }
 

@@ -1,8 +1,9 @@
 //! Compares the queues with the log at start, and writes what differs or is missing.
 
-use super::{Put, QueueTable, Unit};
+use super::{ConsumeQueue, Put, QueueTable, Unit};
 use crate::StoreError;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Units that may wait before they are compared.
 const WAITING_MAX: usize = 1 << 20;
@@ -20,7 +21,7 @@ pub(crate) struct Replay<'a> {
 }
 
 /// What came of comparing.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Outcome {
     /// Units on disk that were wrong and have been put right.
     pub(crate) repaired: u64,
@@ -28,16 +29,33 @@ pub(crate) struct Outcome {
     pub(crate) added: u64,
     /// Units are missing before those seen: walk the whole log.
     pub(crate) gap: bool,
+    /// Units of records that claim a position which is not theirs.
+    pub(crate) liars: Vec<Unit>,
 }
 
 impl<'a> Replay<'a> {
     pub(crate) fn new(table: &'a QueueTable, whole_log: bool) -> Self {
-        Replay { table, whole_log, waiting: HashMap::new(), count: 0, outcome: Outcome::default() }
+        Replay {
+            table,
+            whole_log,
+            waiting: HashMap::new(),
+            count: 0,
+            outcome: Outcome::default(),
+        }
     }
 
     /// Adds the unit of a record; records come in log order.
-    pub(crate) fn add(&mut self, topic: &str, queue_id: i32, position: u64, unit: Unit) -> Result<(), StoreError> {
-        self.waiting.entry((topic.to_owned(), queue_id)).or_default().push((position, unit));
+    pub(crate) fn add(
+        &mut self,
+        topic: &str,
+        queue_id: i32,
+        position: u64,
+        unit: Unit,
+    ) -> Result<(), StoreError> {
+        self.waiting
+            .entry((topic.to_owned(), queue_id))
+            .or_default()
+            .push((position, unit));
         self.count += 1;
         if self.count >= WAITING_MAX {
             self.compare()?;
@@ -54,52 +72,95 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    fn compare_queue(&mut self, topic: &str, id: i32, units: &[(u64, Unit)]) -> Result<(), StoreError> {
+    fn compare_queue(
+        &mut self,
+        topic: &str,
+        id: i32,
+        units: &[(u64, Unit)],
+    ) -> Result<(), StoreError> {
         let queue = self.table.get_or_make(topic, id);
-        let files = self.table.files();
         let was_unsynced = queue.has_unsynced();
-        let mut had: HashMap<u64, Option<Unit>> = HashMap::new();
-        for (position, unit) in units {
+        let mut known = Known::default();
+        let mut expected = None;
+        for (n, (position, unit)) in units.iter().enumerate() {
+            if let Some(expected) = expected.filter(|expected| expected != position) {
+                let next = units.get(n + 1).map(|(position, _)| *position);
+                let pointed_at = known.get(self.table, &queue, expected, units.len())?;
+                let lies = next == Some(expected + 1)
+                    || pointed_at.is_some_and(|old| old.physical == unit.physical);
+                if lies {
+                    self.outcome.liars.push(*unit);
+                    continue;
+                }
+            }
+            expected = Some(position + 1);
             let (min, max) = queue.range();
             if *position >= max {
                 if *position > max && !self.whole_log {
                     self.outcome.gap = true;
                     return Ok(());
                 }
-                if let Put::Added { first } = queue.put(*position, *unit) {
-                    self.outcome.added += 1;
-                    self.table.add_backlog(1);
-                    if first {
-                        self.table.list_dirty(&queue);
-                    }
-                    queue.set_next(position + 1);
-                }
+                self.add_one(&queue, *position, *unit);
                 continue;
             }
-            if *position < min {
-                continue;
-            }
-            if !had.contains_key(position) {
-                had.clear();
-                let (read, _) = queue.read(files, *position, units.len())?;
-                had.extend(read);
-            }
-            let old = had.get(position).copied().flatten();
-            if old == Some(*unit) {
+            let old = known.get(self.table, &queue, *position, units.len())?;
+            if *position >= min && old == Some(*unit) {
                 continue;
             }
             // Two records claim one position only if one of them lies; the first is believed.
-            let claimed = old
-                .is_some_and(|old| units.iter().any(|(p, u)| p == position && *u == old && u.physical < unit.physical));
-            if !claimed {
-                queue.repair(files, *position, *unit)?;
-                had.insert(*position, Some(*unit));
-                self.outcome.repaired += 1;
+            let claimed = old.is_some_and(|old| {
+                let first = |(p, u): &(u64, Unit)| p == position && *u == old;
+                old.physical < unit.physical && units.iter().any(first)
+            });
+            if claimed {
+                self.outcome.liars.push(*unit);
+                continue;
             }
+            queue.repair(self.table.files(), *position, *unit)?;
+            known.set(*position, *unit);
+            self.outcome.repaired += 1;
         }
         if !was_unsynced && queue.has_unsynced() {
             self.table.list_unsynced(&queue);
         }
         Ok(())
+    }
+
+    fn add_one(&mut self, queue: &Arc<ConsumeQueue>, position: u64, unit: Unit) {
+        let Put::Added { first, units } = queue.put(position, unit) else {
+            self.outcome.liars.push(unit);
+            return;
+        };
+        self.outcome.added += 1;
+        self.table.add_backlog(units);
+        if first {
+            self.table.list_dirty(queue);
+        }
+        queue.set_next(position + 1);
+    }
+}
+
+/// Units as they are on disk, read in long stretches.
+#[derive(Default)]
+struct Known(HashMap<u64, Option<Unit>>);
+
+impl Known {
+    fn get(
+        &mut self,
+        table: &QueueTable,
+        queue: &ConsumeQueue,
+        position: u64,
+        stretch: usize,
+    ) -> Result<Option<Unit>, StoreError> {
+        if !self.0.contains_key(&position) {
+            self.0.clear();
+            let (units, _) = queue.read(table.files(), position, stretch)?;
+            self.0.extend(units);
+        }
+        Ok(self.0.get(&position).copied().flatten())
+    }
+
+    fn set(&mut self, position: u64, unit: Unit) {
+        self.0.insert(position, Some(unit));
     }
 }

@@ -123,7 +123,8 @@ impl QueueTable {
 
     /// Deletes the files of a removed queue. One caller at a time.
     pub(crate) fn remove_files(&self, queue: &ConsumeQueue) -> Result<(), StoreError> {
-        self.backlog.fetch_sub(queue.discard_unwritten(), Ordering::Relaxed);
+        self.backlog
+            .fetch_sub(queue.discard_unwritten(), Ordering::Relaxed);
         self.files.remove_queue(queue.dir())
     }
 }

@@ -55,7 +55,12 @@ impl Map {
 
     fn new(raw: MmapRaw, len: u64, published: u64) -> (Map, AppendToken) {
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let map = Map { raw, len, published: AtomicU64::new(published.min(len)), id };
+        let map = Map {
+            raw,
+            len,
+            published: AtomicU64::new(published.min(len)),
+            id,
+        };
         (map, AppendToken { map: id })
     }
 
@@ -74,7 +79,10 @@ impl Map {
         if token.map == self.id && inside {
             Ok(())
         } else {
-            Err(io::Error::new(io::ErrorKind::InvalidInput, "write outside the open part of a region"))
+            Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "write outside the open part of a region",
+            ))
         }
     }
 
@@ -126,7 +134,12 @@ impl Map {
 }
 
 fn to_usize(value: u64) -> io::Result<usize> {
-    usize::try_from(value).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "file too large for this machine"))
+    usize::try_from(value).map_err(|_| {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "file too large for this machine",
+        )
+    })
 }
 
 #[cfg(test)]

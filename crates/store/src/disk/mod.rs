@@ -4,7 +4,10 @@
 //! [`SimDisk`](sim::SimDisk), which forgets what was not synced when it is crashed. Paths are
 //! absolute or relative as given; nothing here knows the layout of a store.
 
-#[allow(unsafe_code, reason = "the one place where memory is shared with files")]
+#[allow(
+    unsafe_code,
+    reason = "the one place where memory is shared with files"
+)]
 mod mmap;
 mod real;
 #[cfg(any(test, feature = "sim"))]
@@ -50,7 +53,11 @@ pub trait Disk: Send + Sync + Debug {
     /// Content and length are synced; the directory entry is not.
     fn create_region(&self, path: &Path, len: u64) -> io::Result<(Arc<dyn Region>, AppendToken)>;
     /// Maps an existing file of which the first `published` bytes will never change again.
-    fn open_region(&self, path: &Path, published: u64) -> io::Result<(Arc<dyn Region>, AppendToken)>;
+    fn open_region(
+        &self,
+        path: &Path,
+        published: u64,
+    ) -> io::Result<(Arc<dyn Region>, AppendToken)>;
     /// Renames a file, replacing the target in one step.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file; `NotFound` when there is none.
@@ -99,7 +106,13 @@ pub trait Region: Send + Sync + Debug {
     /// Where the stable part ends.
     fn published(&self) -> u64;
     /// Writes at or after `published`; readers see it only once it is published.
-    fn append(&self, token: &mut AppendToken, at: u64, bytes: &[u8], way: WriteWay) -> io::Result<()>;
+    fn append(
+        &self,
+        token: &mut AppendToken,
+        at: u64,
+        bytes: &[u8],
+        way: WriteWay,
+    ) -> io::Result<()>;
     /// Raises `published` to `end`; lower values and a foreign token are ignored.
     fn publish(&self, token: &mut AppendToken, end: u64);
     /// A slice of the stable part, `None` when it reaches beyond.

@@ -47,7 +47,12 @@ impl Disk for RealDisk {
     }
 
     fn create_region(&self, path: &Path, len: u64) -> io::Result<(Arc<dyn Region>, AppendToken)> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(path)?;
         let reserved = reserve(&file, len).and_then(|()| file.sync_all());
         if let Err(error) = reserved {
             // A file that is too short must not be left behind; the first error matters more.
@@ -57,7 +62,11 @@ impl Disk for RealDisk {
         RealRegion::open(file, 0)
     }
 
-    fn open_region(&self, path: &Path, published: u64) -> io::Result<(Arc<dyn Region>, AppendToken)> {
+    fn open_region(
+        &self,
+        path: &Path,
+        published: u64,
+    ) -> io::Result<(Arc<dyn Region>, AppendToken)> {
         RealRegion::open(read_write(path, false)?, published)
     }
 
@@ -100,7 +109,12 @@ struct RealLock {
 impl DiskLock for RealLock {}
 
 fn read_write(path: &Path, create: bool) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(create).truncate(false).open(path)
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(create)
+        .truncate(false)
+        .open(path)
 }
 
 /// Reserves blocks for `len` zero bytes, by writing where the file system cannot reserve.
@@ -198,7 +212,13 @@ impl Region for RealRegion {
         self.map.published()
     }
 
-    fn append(&self, token: &mut AppendToken, at: u64, bytes: &[u8], way: WriteWay) -> io::Result<()> {
+    fn append(
+        &self,
+        token: &mut AppendToken,
+        at: u64,
+        bytes: &[u8],
+        way: WriteWay,
+    ) -> io::Result<()> {
         match way {
             WriteWay::Map => self.map.write(token, at, bytes),
             WriteWay::File => {
@@ -240,7 +260,9 @@ mod tests {
         let path = dir.path().join("region");
         let (region, mut token) = RealDisk.create_region(&path, 8192).unwrap();
         region.append(&mut token, 0, b"map", WriteWay::Map).unwrap();
-        region.append(&mut token, 3, b"file", WriteWay::File).unwrap();
+        region
+            .append(&mut token, 3, b"file", WriteWay::File)
+            .unwrap();
         region.touch(0, 8192);
         region.publish(&mut token, 7);
         assert_eq!(region.stable(0, 7), Some(&b"mapfile"[..]));

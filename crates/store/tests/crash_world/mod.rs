@@ -7,7 +7,8 @@ use std::time::Duration;
 use store::disk::Disk;
 use store::disk::sim::{Failing, Rng, SimDisk};
 use store::{
-    FlushPolicy, MessageDraft, PhysicalOffset, QueueOffset, RecoveryReport, Store, StoreError, StoreOptions, Workers,
+    FlushPolicy, MessageDraft, PhysicalOffset, QueueOffset, RecoveryReport, Store, StoreError,
+    StoreOptions, Workers,
 };
 use wire::message::flags::{TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK};
 use wire::message::record::{RecordFields, RecordView};
@@ -28,7 +29,11 @@ impl Plan {
     pub fn seeded(seed: u64) -> Plan {
         let mut rng = Rng::new(seed ^ 0x5eed);
         Plan {
-            flush: if rng.one_in(2) { FlushPolicy::Sync } else { FlushPolicy::ASYNC_DEFAULT },
+            flush: if rng.one_in(2) {
+                FlushPolicy::Sync
+            } else {
+                FlushPolicy::ASYNC_DEFAULT
+            },
             segment_size: [2048, 4096, 16_384, 65_536][rng.below(4) as usize],
             queue_file_units: 3 + rng.below(40),
             verify_at_open_bytes: [0, 8192, 1 << 30][rng.below(3) as usize],
@@ -121,8 +126,11 @@ impl World {
     pub fn run(&mut self) -> Result<(), String> {
         for life in 0..self.plan.lives {
             self.crash_inside_recovery();
-            let report = self.open().map_err(|e| format!("life {life}: open: {e:?}"))?;
-            self.check(&report).map_err(|e| format!("life {life}: {e}"))?;
+            let report = self
+                .open()
+                .map_err(|e| format!("life {life}: open: {e:?}"))?;
+            self.check(&report)
+                .map_err(|e| format!("life {life}: {e}"))?;
             for _ in 0..self.plan.steps {
                 self.step().map_err(|e| format!("life {life}: {e:?}"))?;
             }
@@ -181,7 +189,11 @@ impl World {
         let store = self.store.clone().ok_or(StoreError::Closed)?;
         match self.rng.below(24) {
             0..=9 => {
-                let count = if self.rng.one_in(5) { 1 + self.rng.below(4) } else { 1 };
+                let count = if self.rng.one_in(5) {
+                    1 + self.rng.below(4)
+                } else {
+                    1
+                };
                 self.append(&store, count)?;
             }
             10..=13 => {
@@ -194,8 +206,12 @@ impl World {
             20 => {
                 store.step_prepare()?;
             }
-            21 => self.clock.advance(Duration::from_millis(self.rng.below(2_000))),
-            22 => self.clock.set_wall(1_700_000_000_000 + self.rng.below(1_000_000)),
+            21 => self
+                .clock
+                .advance(Duration::from_millis(self.rng.below(2_000))),
+            22 => self
+                .clock
+                .set_wall(1_700_000_000_000 + self.rng.below(1_000_000)),
             _ => {
                 if self.rng.one_in(12) {
                     self.remove_topic(&store)?;
@@ -235,7 +251,11 @@ impl World {
             let mut body = format!("{}:", self.counter).into_bytes();
             let len = self.rng.below(400) as usize;
             // Runs of zeros look like sectors that were lost; the checksum must tell.
-            let fill = if self.rng.one_in(3) { 0 } else { self.counter as u8 };
+            let fill = if self.rng.one_in(3) {
+                0
+            } else {
+                self.counter as u8
+            };
             body.resize(body.len() + len, fill);
             bodies.push(body);
         }
@@ -282,7 +302,10 @@ impl World {
         }
         if self.rng.one_in(2) {
             let acks = Arc::clone(&self.acks);
-            store.when_flushed(end, Box::new(move |result| acks.lock().unwrap().push((end.get(), result.is_ok()))));
+            store.when_flushed(
+                end,
+                Box::new(move |result| acks.lock().unwrap().push((end.get(), result.is_ok()))),
+            );
         }
         Ok(())
     }
@@ -298,7 +321,9 @@ impl World {
         self.store = None;
         self.disk = self.disk.crash();
         let path = "/data/removed-topics".as_ref();
-        let text = store::config_file::read(&self.disk, path).unwrap().unwrap_or_default();
+        let text = store::config_file::read(&self.disk, path)
+            .unwrap()
+            .unwrap_or_default();
         let text = String::from_utf8(text).unwrap();
         for (topic, end) in std::mem::take(&mut self.perhaps_removed) {
             if text.lines().any(|line| line == format!("{end} {topic}")) {
@@ -313,9 +338,18 @@ impl World {
     fn check(&mut self, report: &RecoveryReport) -> Result<(), String> {
         let store = self.store.clone().ok_or("no store")?;
         let end = report.dispatched_to.get();
-        let acked = self.acks.lock().unwrap().iter().filter(|a| a.1).map(|a| a.0).max();
+        let acked = self
+            .acks
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|a| a.1)
+            .map(|a| a.0)
+            .max();
         if acked.is_some_and(|acked| acked > end) {
-            return Err(format!("flushed to {acked:?}, recovered to {end}: {report:?}"));
+            return Err(format!(
+                "flushed to {acked:?}, recovered to {end}: {report:?}"
+            ));
         }
         if self.cached.take().is_some_and(|cached| cached > end) {
             return Err(format!("killed process lost records: {report:?}"));
@@ -324,13 +358,16 @@ impl World {
             return Err(format!("damage where there is none: {:?}", report.damaged));
         }
         self.model.retain(|m| m.end <= end);
-        self.removed.values_mut().for_each(|position| *position = (*position).min(end));
+        self.removed
+            .values_mut()
+            .for_each(|position| *position = (*position).min(end));
         // What was recovered has been synced: nothing may take it away any more.
         *self.acks.lock().unwrap() = vec![(end, true)];
         self.check_log(&store)?;
         self.check_queues(&store)?;
         drop(store);
         self.check_again(end)
+            .map_err(|e| format!("{e}; first {report:?}; removed {:?}", self.removed))
     }
 
     /// The log holds exactly the records of the model.
@@ -363,9 +400,15 @@ impl World {
     fn check_queues(&self, store: &Store) -> Result<(), String> {
         let mut queues: BTreeMap<(String, i32), Vec<&Model>> = BTreeMap::new();
         for m in &self.model {
-            let removed = self.removed.get(&m.topic).is_some_and(|end| m.physical < *end);
+            let removed = self
+                .removed
+                .get(&m.topic)
+                .is_some_and(|end| m.physical < *end);
             if m.takes_position && !removed {
-                queues.entry((m.topic.clone(), m.queue_id)).or_default().push(m);
+                queues
+                    .entry((m.topic.clone(), m.queue_id))
+                    .or_default()
+                    .push(m);
             }
         }
         for (topic, id) in store.topics() {
@@ -381,11 +424,15 @@ impl World {
                 return Err(format!(
                     "queue {topic} {id}: {range:?}, want {}: {:?}; removed {:?}",
                     want.len(),
-                    want.iter().map(|m| (m.queue_offset, m.physical)).collect::<Vec<_>>(),
+                    want.iter()
+                        .map(|m| (m.queue_offset, m.physical))
+                        .collect::<Vec<_>>(),
                     self.removed
                 ));
             }
-            let entries = store.entries(&topic, id, QueueOffset::ZERO, usize::MAX).map_err(|e| e.to_string())?;
+            let entries = store
+                .entries(&topic, id, QueueOffset::ZERO, usize::MAX)
+                .map_err(|e| e.to_string())?;
             if entries.len() != want.len() {
                 return Err(format!("queue {topic} {id}: {} entries", entries.len()));
             }
@@ -412,7 +459,14 @@ impl World {
         }
         for ((path, old), (new_path, new)) in before.iter().zip(self.disk.files()) {
             if *path != new_path || *old != new {
-                return Err(format!("second recovery changed {} {}", path.display(), new_path.display()));
+                let at = old.iter().zip(&new).position(|(a, b)| a != b);
+                return Err(format!(
+                    "second recovery changed {} {} at {at:?} of {} {}: {report:?} {old:?} {new:?}",
+                    path.display(),
+                    new_path.display(),
+                    old.len(),
+                    new.len()
+                ));
             }
         }
         let store = self.store.clone().ok_or("no store")?;

@@ -1,5 +1,9 @@
 //! What the integration tests of the store share: drafts, and a store opened on a directory.
-#![allow(dead_code, unreachable_pub, reason = "each test program uses a part of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test program uses a part of it"
+)]
 
 use clock::{Clock, SystemClock};
 use std::path::Path;
@@ -7,8 +11,8 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use store::disk::RealDisk;
 use store::{
-    AppendOutcome, FlushPolicy, MessageDraft, PhysicalOffset, QueueOffset, RecoveryReport, Store, StoreError,
-    StoreOptions,
+    AppendOutcome, FlushPolicy, MessageDraft, PhysicalOffset, QueueOffset, RecoveryReport, Store,
+    StoreError, StoreOptions,
 };
 use wire::message::record::{RecordFields, RecordView};
 
@@ -35,7 +39,11 @@ pub fn draft<'a>(topic: &'a str, queue_id: i32, body: &'a [u8]) -> MessageDraft<
 
 /// Small files, so that tests roll them.
 pub fn options(root: &Path) -> StoreOptions {
-    StoreOptions { segment_size: 64 * 1024, queue_file_units: 100, ..StoreOptions::new(root) }
+    StoreOptions {
+        segment_size: 64 * 1024,
+        queue_file_units: 100,
+        ..StoreOptions::new(root)
+    }
 }
 
 pub fn open(options: StoreOptions) -> Result<(Store, RecoveryReport), StoreError> {
@@ -64,7 +72,10 @@ pub fn wait_dispatched(store: &Store, end: PhysicalOffset) {
     let clock = SystemClock::new();
     let start = clock.monotonic();
     while store.dispatched() < end {
-        assert!(clock.monotonic() - start < Duration::from_secs(30), "dispatch stuck");
+        assert!(
+            clock.monotonic() - start < Duration::from_secs(30),
+            "dispatch stuck"
+        );
         std::thread::yield_now();
     }
 }
@@ -87,7 +98,10 @@ pub fn bodies(store: &Store, topic: &str, queue_id: i32) -> Vec<(u64, Vec<u8>)> 
             let view = RecordView::parse_checked(&record).unwrap();
             assert_eq!(view.topic, topic);
             assert_eq!(view.queue_id, queue_id);
-            assert_eq!(QueueOffset::from_wire(view.queue_offset), Some(entry.queue_offset));
+            assert_eq!(
+                QueueOffset::from_wire(view.queue_offset),
+                Some(entry.queue_offset)
+            );
             found.push((entry.queue_offset.get(), view.body.to_vec()));
         }
     }

@@ -81,7 +81,13 @@ impl Region for SimRegion {
         self.map.published()
     }
 
-    fn append(&self, token: &mut AppendToken, at: u64, bytes: &[u8], _way: WriteWay) -> io::Result<()> {
+    fn append(
+        &self,
+        token: &mut AppendToken,
+        at: u64,
+        bytes: &[u8],
+        _way: WriteWay,
+    ) -> io::Result<()> {
         self.map.check(token, at, bytes.len())?;
         self.disk.write_inode(self.inode, at, bytes)?;
         self.map.write(token, at, bytes)

@@ -51,7 +51,11 @@ pub(super) struct Image {
 
 fn split(path: &Path) -> (PathBuf, String) {
     let dir = path.parent().unwrap_or(Path::new("")).to_owned();
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = path
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     (dir, name)
 }
 
@@ -94,6 +98,9 @@ impl Image {
     }
 
     pub(super) fn make_dir(&mut self, path: &Path) -> io::Result<()> {
+        if is_top(path) {
+            return Ok(());
+        }
         let (parent, name) = split(path);
         let parent = self.dir(&parent)?;
         if parent.names.contains_key(&name) {
@@ -119,8 +126,15 @@ impl Image {
     pub(super) fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         let dir = self.dirs.get(path);
         let Some(dir) = dir else {
+            if is_top(path) {
+                return Ok(Vec::new());
+            }
             let is_file = matches!(self.find(path), Some(Node::File(_)));
-            return Err(if is_file { io::ErrorKind::NotADirectory.into() } else { not_found() });
+            return Err(if is_file {
+                io::ErrorKind::NotADirectory.into()
+            } else {
+                not_found()
+            });
         };
         let entry = |(name, node): (&String, &Node)| DirEntry {
             name: name.clone(),
@@ -184,13 +198,18 @@ impl Image {
     }
 
     pub(super) fn used(&self) -> u64 {
-        self.inodes.values().map(|inode| inode.pages.len() as u64 * PAGE).sum()
+        self.inodes
+            .values()
+            .map(|inode| inode.pages.len() as u64 * PAGE)
+            .sum()
     }
 
     fn take_pages(&mut self, number: u64, from: u64, to: u64, capacity: u64) -> io::Result<()> {
         let used = self.used();
         let inode = self.inodes.entry(number).or_default();
-        let wanted: Vec<u64> = (from / PAGE..to.div_ceil(PAGE)).filter(|page| !inode.pages.contains(page)).collect();
+        let wanted: Vec<u64> = (from / PAGE..to.div_ceil(PAGE))
+            .filter(|page| !inode.pages.contains(page))
+            .collect();
         if used + wanted.len() as u64 * PAGE > capacity {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -204,7 +223,13 @@ impl Image {
         Ok(())
     }
 
-    pub(super) fn write(&mut self, number: u64, at: u64, bytes: &[u8], capacity: u64) -> io::Result<()> {
+    pub(super) fn write(
+        &mut self,
+        number: u64,
+        at: u64,
+        bytes: &[u8],
+        capacity: u64,
+    ) -> io::Result<()> {
         let end = at + bytes.len() as u64;
         self.take_pages(number, at, end, capacity)?;
         let inode = self.inodes.entry(number).or_default();
@@ -215,7 +240,9 @@ impl Image {
         if let Some(target) = inode.content.get_mut(from..to) {
             target.copy_from_slice(bytes);
         }
-        inode.dirty.extend(at / SECTOR as u64..end.div_ceil(SECTOR as u64));
+        inode
+            .dirty
+            .extend(at / SECTOR as u64..end.div_ceil(SECTOR as u64));
         Ok(())
     }
 
@@ -251,7 +278,12 @@ impl Image {
             return;
         }
         let nth = index(rng.below(inode.dirty.len() as u64));
-        let Some(page) = inode.dirty.iter().nth(nth).map(|sector| sector / SECTORS_PER_PAGE) else {
+        let Some(page) = inode
+            .dirty
+            .iter()
+            .nth(nth)
+            .map(|sector| sector / SECTORS_PER_PAGE)
+        else {
             return;
         };
         let first = page * SECTORS_PER_PAGE;
@@ -286,8 +318,16 @@ impl Image {
 
     /// What a power cut leaves.
     pub(super) fn after_crash(&self, rng: &mut Rng) -> Image {
-        let mut after = Image { next_inode: self.next_inode, ..Image::default() };
-        let tops: Vec<PathBuf> = self.dirs.keys().filter(|dir| is_top(dir)).cloned().collect();
+        let mut after = Image {
+            next_inode: self.next_inode,
+            ..Image::default()
+        };
+        let tops: Vec<PathBuf> = self
+            .dirs
+            .keys()
+            .filter(|dir| is_top(dir))
+            .cloned()
+            .collect();
         for top in tops {
             self.copy_dir(&top, &mut after, rng);
         }
@@ -312,11 +352,18 @@ impl Image {
                 Node::Dir => self.copy_dir(&path.join(name), after, rng),
                 Node::File(number) => {
                     let inode = self.inodes.get(number).map(|inode| inode.after_crash(rng));
-                    after.inodes.entry(*number).or_insert(inode.unwrap_or_default());
+                    after
+                        .inodes
+                        .entry(*number)
+                        .or_insert(inode.unwrap_or_default());
                 }
             }
         }
-        let copied = Dir { durable: names.clone(), names, changes: Vec::new() };
+        let copied = Dir {
+            durable: names.clone(),
+            names,
+            changes: Vec::new(),
+        };
         after.dirs.insert(path.to_owned(), copied);
     }
 }
@@ -328,7 +375,9 @@ impl Inode {
         if self.durable.len() < to {
             self.durable.resize(to, 0);
         }
-        if let (Some(target), Some(source)) = (self.durable.get_mut(from..to), self.content.get(from..to)) {
+        if let (Some(target), Some(source)) =
+            (self.durable.get_mut(from..to), self.content.get(from..to))
+        {
             target.copy_from_slice(source);
         }
     }

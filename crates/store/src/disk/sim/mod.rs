@@ -73,7 +73,9 @@ impl SimDisk {
             capacity_bytes: u64::MAX,
             locked: std::collections::BTreeSet::new(),
         };
-        SimDisk { state: Arc::new(Mutex::new(state)) }
+        SimDisk {
+            state: Arc::new(Mutex::new(state)),
+        }
     }
 
     /// The disk as a power cut at this moment leaves it. This one is not changed.
@@ -219,7 +221,11 @@ impl Disk for SimDisk {
         self.region(inode, 0)
     }
 
-    fn open_region(&self, path: &Path, published: u64) -> io::Result<(Arc<dyn Region>, AppendToken)> {
+    fn open_region(
+        &self,
+        path: &Path,
+        published: u64,
+    ) -> io::Result<(Arc<dyn Region>, AppendToken)> {
         let state = self.enter(Call::Other)?;
         let Some(Node::File(inode)) = state.image.find(path) else {
             return Err(io::ErrorKind::NotFound.into());

@@ -165,11 +165,17 @@ impl Broker {
     ///
     /// # Errors
     /// The table is full or cannot be written.
-    pub(crate) fn ensure_topic(&self, config: TopicConfig) -> Result<Arc<TopicConfig>, BrokerError> {
+    pub(crate) fn ensure_topic(
+        &self,
+        config: TopicConfig,
+    ) -> Result<Arc<TopicConfig>, BrokerError> {
         if let Some(known) = self.topics.get(&config.topic_name) {
             return Ok(known);
         }
-        let change = self.topics.ensure(config, self.now_ms()).ok_or(BrokerError::Full("topic"))?;
+        let change = self
+            .topics
+            .ensure(config, self.now_ms())
+            .ok_or(BrokerError::Full("topic"))?;
         if change.changed {
             self.save_topics()?;
         }
@@ -198,7 +204,10 @@ impl Broker {
             return Err(BrokerError::NoGroup(names::shorten(group)));
         }
         names::check_group(group).map_err(BrokerError::Invalid)?;
-        let change = self.groups.ensure(group, self.now_ms()).ok_or(BrokerError::Full("group"))?;
+        let change = self
+            .groups
+            .ensure(group, self.now_ms())
+            .ok_or(BrokerError::Full("group"))?;
         if change.changed {
             self.save_groups()?;
         }
@@ -225,9 +234,16 @@ impl Broker {
     ///
     /// # Errors
     /// As [`Broker::ensure_topic`].
-    pub(crate) fn ensure_retry_topic(&self, group: &GroupConfig) -> Result<Arc<TopicConfig>, BrokerError> {
+    pub(crate) fn ensure_retry_topic(
+        &self,
+        group: &GroupConfig,
+    ) -> Result<Arc<TopicConfig>, BrokerError> {
         let queues = group.retry_queue_nums.clamp(1, crate::topic::QUEUES_MAX);
-        self.ensure_topic(TopicConfig::new(&names::retry_topic(&group.group_name), queues, PERM_READ_WRITE))
+        self.ensure_topic(TopicConfig::new(
+            &names::retry_topic(&group.group_name),
+            queues,
+            PERM_READ_WRITE,
+        ))
     }
 
     /// `%DLQ%group`, created unless it exists.
@@ -235,7 +251,11 @@ impl Broker {
     /// # Errors
     /// As [`Broker::ensure_topic`].
     pub(crate) fn ensure_dlq_topic(&self, group: &str) -> Result<Arc<TopicConfig>, BrokerError> {
-        self.ensure_topic(TopicConfig::new(&names::dlq_topic(group), 1, PERM_READ_WRITE))
+        self.ensure_topic(TopicConfig::new(
+            &names::dlq_topic(group),
+            1,
+            PERM_READ_WRITE,
+        ))
     }
 
     /// Forgets members that fell silent, locks that ran out. Called about once a second.
@@ -260,8 +280,16 @@ impl Broker {
             day: today,
             put_yesterday: days.put_today,
             get_yesterday: days.get_today,
-            put_today: if first { 0 } else { self.metrics.put_messages.get() },
-            get_today: if first { 0 } else { self.metrics.get_messages.get() },
+            put_today: if first {
+                0
+            } else {
+                self.metrics.put_messages.get()
+            },
+            get_today: if first {
+                0
+            } else {
+                self.metrics.get_messages.get()
+            },
         };
     }
 

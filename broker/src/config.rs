@@ -32,7 +32,10 @@ pub struct FlushConfig {
 
 impl Default for FlushConfig {
     fn default() -> Self {
-        Self { mode: FlushMode::Sync, interval: Millis(500) }
+        Self {
+            mode: FlushMode::Sync,
+            interval: Millis(500),
+        }
     }
 }
 
@@ -46,7 +49,9 @@ pub struct SegmentConfig {
 
 impl Default for SegmentConfig {
     fn default() -> Self {
-        Self { size: ByteSize::mib(1024) }
+        Self {
+            size: ByteSize::mib(1024),
+        }
     }
 }
 
@@ -68,7 +73,13 @@ pub struct LimitsConfig {
 
 impl Default for LimitsConfig {
     fn default() -> Self {
-        Self { message_size: ByteSize::mib(4), sends: 65_536, long_polls: 100_000, admin: 64, connections: 20_000 }
+        Self {
+            message_size: ByteSize::mib(4),
+            sends: 65_536,
+            long_polls: 100_000,
+            admin: 64,
+            connections: 20_000,
+        }
     }
 }
 
@@ -84,7 +95,10 @@ pub struct CreateConfig {
 
 impl Default for CreateConfig {
     fn default() -> Self {
-        Self { topics: true, groups: true }
+        Self {
+            topics: true,
+            groups: true,
+        }
     }
 }
 
@@ -156,15 +170,30 @@ impl Config {
     /// # Errors
     /// Text that is no address.
     pub fn advertised(&self, bound: SocketAddr) -> Result<SocketAddr, String> {
-        let own = if bound.ip().is_unspecified() { IpAddr::from(Ipv4Addr::LOCALHOST) } else { bound.ip() };
-        let Some(text) = self.advertise.as_deref().map(str::trim).filter(|text| !text.is_empty()) else {
+        let own = if bound.ip().is_unspecified() {
+            IpAddr::from(Ipv4Addr::LOCALHOST)
+        } else {
+            bound.ip()
+        };
+        let Some(text) = self
+            .advertise
+            .as_deref()
+            .map(str::trim)
+            .filter(|text| !text.is_empty())
+        else {
             return Ok(SocketAddr::new(own, bound.port()));
         };
         if let Ok(addr) = text.parse::<SocketAddr>() {
-            let port = if addr.port() == 0 { bound.port() } else { addr.port() };
+            let port = if addr.port() == 0 {
+                bound.port()
+            } else {
+                addr.port()
+            };
             return Ok(SocketAddr::new(addr.ip(), port));
         }
-        let ip: IpAddr = text.parse().map_err(|_| format!("{text:?} is no IP address"))?;
+        let ip: IpAddr = text
+            .parse()
+            .map_err(|_| format!("{text:?} is no IP address"))?;
         Ok(SocketAddr::new(ip, bound.port()))
     }
 }
@@ -177,7 +206,11 @@ impl Settings for Config {
                 faults.push(Fault::new(key, message));
             }
         };
-        check(!self.data.as_os_str().is_empty(), "data", "must name a directory");
+        check(
+            !self.data.as_os_str().is_empty(),
+            "data",
+            "must name a directory",
+        );
         check(
             names::check_topic(&self.cluster).is_ok(),
             "cluster",
@@ -188,25 +221,66 @@ impl Settings for Config {
             "name",
             "may hold letters, digits, '_', '-', '%' and '|', at most 127",
         );
-        check(self.id == 0, "id", "followers are not built yet; only 0 is accepted");
+        check(
+            self.id == 0,
+            "id",
+            "followers are not built yet; only 0 is accepted",
+        );
         check(self.namesrv.len() <= 64, "namesrv", "at most 64 addresses");
         check(
             self.namesrv.iter().all(|addr| {
-                addr.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+                addr.rsplit_once(':')
+                    .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
             }),
             "namesrv",
             "each address must be host:port",
         );
-        check((1_000..=60_000).contains(&self.register_interval.0), "register_interval", "must be 1s to 60s");
-        check((0..=7).contains(&self.permission), "permission", "must be a sum of 4 (read) and 2 (write)");
-        check((10..=60_000).contains(&self.flush.interval.0), "flush.interval", "must be 10ms to 60s");
-        check((1 << 10..=64 << 30).contains(&self.segment.size.0), "segment.size", "must be 1KiB to 64GiB");
-        check((1..=8 << 20).contains(&self.limits.message_size.0), "limits.message_size", "must be 1B to 8MiB");
+        check(
+            (1_000..=60_000).contains(&self.register_interval.0),
+            "register_interval",
+            "must be 1s to 60s",
+        );
+        check(
+            (0..=7).contains(&self.permission),
+            "permission",
+            "must be a sum of 4 (read) and 2 (write)",
+        );
+        check(
+            (10..=60_000).contains(&self.flush.interval.0),
+            "flush.interval",
+            "must be 10ms to 60s",
+        );
+        check(
+            (1 << 10..=64 << 30).contains(&self.segment.size.0),
+            "segment.size",
+            "must be 1KiB to 64GiB",
+        );
+        check(
+            (1..=8 << 20).contains(&self.limits.message_size.0),
+            "limits.message_size",
+            "must be 1B to 8MiB",
+        );
         check(self.limits.sends > 0, "limits.sends", "must not be 0");
-        check(self.limits.long_polls > 0, "limits.long_polls", "must not be 0");
-        check((1..=512).contains(&self.limits.admin), "limits.admin", "must be 1 to 512");
-        check(self.limits.connections > 0, "limits.connections", "must not be 0");
-        check(self.replication == "async", "replication", "only async is built yet");
+        check(
+            self.limits.long_polls > 0,
+            "limits.long_polls",
+            "must not be 0",
+        );
+        check(
+            (1..=512).contains(&self.limits.admin),
+            "limits.admin",
+            "must be 1 to 512",
+        );
+        check(
+            self.limits.connections > 0,
+            "limits.connections",
+            "must not be 0",
+        );
+        check(
+            self.replication == "async",
+            "replication",
+            "only async is built yet",
+        );
         if let Err(why) = self.advertised(self.listen) {
             check(false, "advertise", &why);
         }
@@ -236,7 +310,10 @@ mod tests {
     fn clients_are_told_an_address_they_can_use() {
         let bound: SocketAddr = "0.0.0.0:4000".parse().unwrap();
         let told = |advertise: Option<&str>| {
-            let config = Config { advertise: advertise.map(str::to_owned), ..Config::default() };
+            let config = Config {
+                advertise: advertise.map(str::to_owned),
+                ..Config::default()
+            };
             config.advertised(bound).unwrap().to_string()
         };
         assert_eq!(told(None), "127.0.0.1:4000");

@@ -42,7 +42,11 @@ const SAVE_BYTES: u64 = 64 << 20;
 pub(crate) fn park(properties: &mut String, topic: &str, queue_id: i32, level: usize) -> i32 {
     let mut kept = String::with_capacity(properties.len() + 64);
     for (name, value) in PropertiesView::new(properties.as_bytes()).iter() {
-        if !matches!(name, property::DELAY | property::REAL_TOPIC | property::REAL_QID) && !name.starts_with("TIMER_") {
+        if !matches!(
+            name,
+            property::DELAY | property::REAL_TOPIC | property::REAL_QID
+        ) && !name.starts_with("TIMER_")
+        {
             push(&mut kept, name, value);
         }
     }
@@ -84,9 +88,19 @@ impl Delay {
     /// Nothing delivered yet.
     pub(crate) fn new(file: ConfigFile, now_ms: u64) -> Self {
         let next = [0; LEVELS];
-        let saved = Saved { at: Monotonic::ZERO, position: 0, version: DataVersion::new(now_ms), next };
-        Self { next: Mutex::new(next), file, woken: Mutex::new(false),
-            wake: Condvar::new(), saved: Mutex::new(saved) }
+        let saved = Saved {
+            at: Monotonic::ZERO,
+            position: 0,
+            version: DataVersion::new(now_ms),
+            next,
+        };
+        Self {
+            next: Mutex::new(next),
+            file,
+            woken: Mutex::new(false),
+            wake: Condvar::new(),
+            saved: Mutex::new(saved),
+        }
     }
 
     /// Reads the written progress and completes it from the log.
@@ -100,17 +114,27 @@ impl Delay {
         };
         let mut next = self.next.lock();
         for (level, offset) in file.offset_table {
-            let slot = usize::try_from(level - 1).ok().and_then(|index| next.get_mut(index));
+            let slot = usize::try_from(level - 1)
+                .ok()
+                .and_then(|index| next.get_mut(index));
             if let (Some(slot), Ok(offset)) = (slot, u64::try_from(offset)) {
                 *slot = offset;
             }
         }
         let from = PhysicalOffset::new(file.log_position.unwrap_or(0)).max(store.min_physical());
         for (_, record) in store.scan(from) {
-            let Ok(view) = RecordView::parse(&record) else { continue };
-            let Some(from) = view.property(DELAYED_FROM) else { continue };
-            let Some((level, offset)) = from.split_once(' ') else { continue };
-            let (Ok(level), Ok(offset)) = (level.parse::<usize>(), offset.parse::<u64>()) else { continue };
+            let Ok(view) = RecordView::parse(&record) else {
+                continue;
+            };
+            let Some(from) = view.property(DELAYED_FROM) else {
+                continue;
+            };
+            let Some((level, offset)) = from.split_once(' ') else {
+                continue;
+            };
+            let (Ok(level), Ok(offset)) = (level.parse::<usize>(), offset.parse::<u64>()) else {
+                continue;
+            };
             if let Some(slot) = next.get_mut(level.wrapping_sub(1)) {
                 *slot = (*slot).max(offset + 1);
             }
@@ -135,7 +159,13 @@ impl Delay {
 
     /// Next offset of each level that was ever used, by level.
     pub(crate) fn progress(&self) -> Vec<(usize, u64)> {
-        self.next.lock().iter().enumerate().filter(|(_, next)| **next > 0).map(|(i, next)| (i + 1, *next)).collect()
+        self.next
+            .lock()
+            .iter()
+            .enumerate()
+            .filter(|(_, next)| **next > 0)
+            .map(|(i, next)| (i + 1, *next))
+            .collect()
     }
 
     fn to_json(version: DataVersion, next: &[u64; LEVELS], position: u64) -> Vec<u8> {
@@ -146,8 +176,11 @@ impl Delay {
             .map(|(index, next)| format!("{}:{next}", index + 1))
             .collect();
         let version = serde_json::to_string(&version).unwrap_or_default();
-        format!("{{\"dataVersion\":{version},\"logPosition\":{position},\"offsetTable\":{{{}}}}}", entries.join(","))
-            .into_bytes()
+        format!(
+            "{{\"dataVersion\":{version},\"logPosition\":{position},\"offsetTable\":{{{}}}}}",
+            entries.join(",")
+        )
+        .into_bytes()
     }
 
     /// Writes the progress. Blocks on the disk.
@@ -167,14 +200,20 @@ impl Delay {
             if saved.next != next {
                 saved.version.bump(broker.now_ms());
             }
-            *saved = Saved { at: broker.clock.monotonic(), position, next, ..*saved };
+            *saved = Saved {
+                at: broker.clock.monotonic(),
+                position,
+                next,
+                ..*saved
+            };
             Self::to_json(saved.version, &next, position)
         })
     }
 
     fn is_save_due(&self, broker: &Broker) -> bool {
         let saved = *self.saved.lock();
-        let quiet = *self.next.lock() == saved.next && broker.store.flushed().get() < saved.position + SAVE_BYTES;
+        let quiet = *self.next.lock() == saved.next
+            && broker.store.flushed().get() < saved.position + SAVE_BYTES;
         !quiet && broker.clock.monotonic().since(saved.at) >= SAVE_EVERY
     }
 }
@@ -201,7 +240,9 @@ pub(crate) fn run(broker: &Arc<Broker>) {
                 match deliver_level(broker, level) {
                     Ok(Look::More) => {}
                     Ok(Look::Due(at_ms)) => {
-                        sleep = sleep.min(Duration::from_millis(at_ms.saturating_sub(broker.now_ms()).max(1)));
+                        sleep = sleep.min(Duration::from_millis(
+                            at_ms.saturating_sub(broker.now_ms()).max(1),
+                        ));
                         break;
                     }
                     Ok(Look::Empty) => break,
@@ -218,7 +259,7 @@ pub(crate) fn run(broker: &Arc<Broker>) {
         {
             tracing::error!(%error, "progress of delayed messages not written");
         }
-broker.delay.wait(sleep);
+        broker.delay.wait(sleep);
     }
 }
 
@@ -232,7 +273,12 @@ fn deliver_level(broker: &Arc<Broker>, level: usize) -> Result<Look, BrokerError
         next = next.clamp(range.min.get(), range.max.get());
         set_next(broker, index, next);
     }
-    let entries = broker.store.entries(names::SCHEDULE_TOPIC, queue_id, QueueOffset::new(next), TURN)?;
+    let entries = broker.store.entries(
+        names::SCHEDULE_TOPIC,
+        queue_id,
+        QueueOffset::new(next),
+        TURN,
+    )?;
     if entries.is_empty() {
         return Ok(Look::Empty);
     }
@@ -265,14 +311,18 @@ fn deliver(broker: &Arc<Broker>, level: usize, entry: &QueueEntry) -> Result<(),
     let view = RecordView::parse(&record)?;
     let (Some(topic), Some(queue_id)) = (
         view.property(property::REAL_TOPIC),
-        view.property(property::REAL_QID).and_then(|id| id.parse::<i32>().ok()).filter(|id| *id >= 0),
+        view.property(property::REAL_QID)
+            .and_then(|id| id.parse::<i32>().ok())
+            .filter(|id| *id >= 0),
     ) else {
         tracing::warn!(level, at = %entry.physical_offset, "a delayed message names no topic");
         return Ok(());
     };
     let known = match broker.topics.get(topic) {
         Some(known) => known,
-        None if names::is_retry(topic) => broker.ensure_topic(TopicConfig::new(topic, 1, PERM_READ_WRITE))?,
+        None if names::is_retry(topic) => {
+            broker.ensure_topic(TopicConfig::new(topic, 1, PERM_READ_WRITE))?
+        }
         None => {
             tracing::warn!(level, topic = %names::shorten(topic), "a delayed message came due after its topic was deleted");
             return Ok(());
@@ -284,7 +334,11 @@ fn deliver(broker: &Arc<Broker>, level: usize, entry: &QueueEntry) -> Result<(),
             push(&mut properties, name, value);
         }
     }
-    push(&mut properties, DELAYED_FROM, &format!("{level} {}", entry.queue_offset));
+    push(
+        &mut properties,
+        DELAYED_FROM,
+        &format!("{level} {}", entry.queue_offset),
+    );
     let mut fields = view.fields();
     fields.topic = topic;
     fields.queue_id = queue_id % known.queue_count().max(1);
@@ -322,8 +376,14 @@ mod tests {
         next[2] = 7;
         let text = Delay::to_json(DataVersion::default(), &next, 99);
         let file: DelayFile = wire::json::from_slice(&text).unwrap();
-        assert_eq!((file.offset_table.get(&3), file.log_position), (Some(&7), Some(99)));
+        assert_eq!(
+            (file.offset_table.get(&3), file.log_position),
+            (Some(&7), Some(99))
+        );
         let file: DelayFile = wire::json::from_slice(b"{\n\t\"offsetTable\":{1:5\n\t}\n}").unwrap();
-        assert_eq!((file.offset_table.get(&1), file.log_position), (Some(&5), None));
+        assert_eq!(
+            (file.offset_table.get(&1), file.log_position),
+            (Some(&5), None)
+        );
     }
 }

@@ -8,13 +8,14 @@ use wire::{Command, RequestCode};
 use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::handlers::{
-    assignment, broker_config, consume_stats, consumer_info, gantry_group, gantry_topic, group, heartbeat, lock,
-    offset, pull, reset_offset, runtime_info, send, send_back, topic, view,
+    assignment, broker_config, consume_stats, consumer_info, gantry_group, gantry_topic, group,
+    heartbeat, lock, offset, pull, reset_offset, runtime_info, send, send_back, topic, view,
 };
 use crate::pop;
 
 /// What most handlers are: a request in, an answer out.
-pub(crate) type Handler = fn(&Arc<Broker>, &Command, &Arc<Connection>) -> Result<Command, BrokerError>;
+pub(crate) type Handler =
+    fn(&Arc<Broker>, &Command, &Arc<Connection>) -> Result<Command, BrokerError>;
 
 /// Answers one request.
 pub(crate) fn dispatch(broker: &Arc<Broker>, fast: bool, cmd: Command, to: Responder) {
@@ -29,7 +30,9 @@ pub(crate) fn dispatch(broker: &Arc<Broker>, fast: bool, cmd: Command, to: Respo
         RequestCode::BatchAckMessage => pop::batch_ack(broker, &cmd, to),
         RequestCode::ChangeMessageInvisibletime => pop::change_invisible(broker, &cmd, to),
         RequestCode::Settle => pop::settle(broker, &cmd, to),
-        RequestCode::PullMessage | RequestCode::LitePullMessage if !fast => pull::handle(broker, cmd, to),
+        RequestCode::PullMessage | RequestCode::LitePullMessage if !fast => {
+            pull::handle(broker, cmd, to)
+        }
         RequestCode::HeartBeat => heartbeat::handle(broker, cmd, to),
         RequestCode::UnregisterClient => inline(broker, &cmd, to, heartbeat::unregister),
         RequestCode::GetConsumerListByGroup => inline(broker, &cmd, to, heartbeat::consumer_list),
@@ -55,12 +58,20 @@ pub(crate) fn dispatch(broker: &Arc<Broker>, fast: bool, cmd: Command, to: Respo
         RequestCode::DeleteSubscriptiongroup => blocking(broker, cmd, to, group::delete),
         RequestCode::GetAllSubscriptiongroupConfig => blocking(broker, cmd, to, group::all),
         RequestCode::GetSubscriptiongroupConfig => blocking(broker, cmd, to, group::get),
-        RequestCode::GetConsumerConnectionList => inline(broker, &cmd, to, consumer_info::consumers),
-        RequestCode::GetProducerConnectionList => inline(broker, &cmd, to, consumer_info::producers),
+        RequestCode::GetConsumerConnectionList => {
+            inline(broker, &cmd, to, consumer_info::consumers)
+        }
+        RequestCode::GetProducerConnectionList => {
+            inline(broker, &cmd, to, consumer_info::producers)
+        }
         RequestCode::GetAllProducerInfo => blocking(broker, cmd, to, consumer_info::all_producers),
         RequestCode::GetConsumeStats => blocking(broker, cmd, to, consume_stats::stats),
-        RequestCode::QueryTopicConsumeByWho => blocking(broker, cmd, to, consume_stats::groups_of_topic),
-        RequestCode::QueryTopicsByConsumer => blocking(broker, cmd, to, consume_stats::topics_of_group),
+        RequestCode::QueryTopicConsumeByWho => {
+            blocking(broker, cmd, to, consume_stats::groups_of_topic)
+        }
+        RequestCode::QueryTopicsByConsumer => {
+            blocking(broker, cmd, to, consume_stats::topics_of_group)
+        }
         RequestCode::GetAllConsumerOffset => blocking(broker, cmd, to, offset::all),
         RequestCode::InvokeBrokerToResetOffset => blocking(broker, cmd, to, reset_offset::reset),
         RequestCode::GetBrokerConfig => inline(broker, &cmd, to, broker_config::get),
@@ -71,7 +82,9 @@ pub(crate) fn dispatch(broker: &Arc<Broker>, fast: bool, cmd: Command, to: Respo
         RequestCode::PutGroup => blocking(broker, cmd, to, gantry_group::put),
         RequestCode::GetGroup => inline(broker, &cmd, to, gantry_group::get),
         RequestCode::PutSubscription => blocking(broker, cmd, to, gantry_group::put_subscription),
-        RequestCode::DeleteSubscription => blocking(broker, cmd, to, gantry_group::delete_subscription),
+        RequestCode::DeleteSubscription => {
+            blocking(broker, cmd, to, gantry_group::delete_subscription)
+        }
         RequestCode::GroupLag => blocking(broker, cmd, to, gantry_group::lag),
         code => to.send(BrokerError::UnknownCode(code.code()).to_response()),
     }

@@ -61,19 +61,20 @@ pub(crate) struct Durability {
 
 impl std::fmt::Debug for Durability {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Durability").field("sync", &self.sync).field("waiting", &self.waiting.lock().len()).finish()
+        f.debug_struct("Durability")
+            .field("sync", &self.sync)
+            .field("waiting", &self.waiting.lock().len())
+            .finish()
     }
 }
 
 impl Durability {
     /// `sync`: every put waits for the disk.
     pub(crate) fn new(sync: bool) -> Self {
-        Self { sync, waiting: Mutex::new(VecDeque::new()) }
-    }
-
-    /// Whether every put waits for the disk.
-    pub(crate) fn is_sync(&self) -> bool {
-        self.sync
+        Self {
+            sync,
+            waiting: Mutex::new(VecDeque::new()),
+        }
     }
 
     /// Calls `done` once everything below `end` is as durable as the policy asks, or `flushed` if
@@ -96,7 +97,11 @@ impl Durability {
         store.when_flushed(
             end,
             Box::new(move |result| {
-                flushed.finish(if result.is_ok() { PutStatus::Flushed } else { PutStatus::Failed });
+                flushed.finish(if result.is_ok() {
+                    PutStatus::Flushed
+                } else {
+                    PutStatus::Failed
+                });
             }),
         );
         if slot.is_finished() {
@@ -111,7 +116,11 @@ impl Durability {
 
     /// Number of answers that wait for the disk.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting.lock().iter().filter(|(_, slot)| !slot.is_finished()).count()
+        self.waiting
+            .lock()
+            .iter()
+            .filter(|(_, slot)| !slot.is_finished())
+            .count()
     }
 
     /// Ends the waits whose deadline has come.
@@ -120,7 +129,9 @@ impl Durability {
             let due = {
                 let mut waiting = self.waiting.lock();
                 match waiting.front() {
-                    Some((deadline, slot)) if *deadline <= now || slot.is_finished() => waiting.pop_front(),
+                    Some((deadline, slot)) if *deadline <= now || slot.is_finished() => {
+                        waiting.pop_front()
+                    }
                     _ => None,
                 }
             };

@@ -148,16 +148,22 @@ impl BrokerError {
     /// The response code.
     pub(crate) fn code(&self) -> ResponseCode {
         match self {
-            Self::Wire(_) | Self::Body(_) | Self::Absent(_) | Self::Persist(_) | Self::Internal(_) => {
+            Self::Wire(_)
+            | Self::Body(_)
+            | Self::Absent(_)
+            | Self::Persist(_)
+            | Self::Internal(_) => ResponseCode::SystemError,
+            Self::VersionMismatch { .. } | Self::Exists { .. } | Self::Full(_) => {
                 ResponseCode::SystemError
             }
-            Self::VersionMismatch { .. } | Self::Exists { .. } | Self::Full(_) => ResponseCode::SystemError,
             Self::NotSupported(_) => ResponseCode::SystemError,
             Self::Invalid(_) => ResponseCode::InvalidParameter,
             Self::MessageIllegal(_) => ResponseCode::MessageIllegal,
             Self::NoTopic(_) => ResponseCode::TopicNotExist,
             Self::NoGroup(_) => ResponseCode::SubscriptionGroupNotExist,
-            Self::Forbidden(_) | Self::GroupMode { .. } | Self::Immutable(_) => ResponseCode::NoPermission,
+            Self::Forbidden(_) | Self::GroupMode { .. } | Self::Immutable(_) => {
+                ResponseCode::NoPermission
+            }
             Self::NoLeaseSubscription { .. } => ResponseCode::NoPermission,
             Self::PopTooLate => ResponseCode::PollingTimeout,
             Self::OffsetIllegal { .. } | Self::NoAcks => ResponseCode::NoMessage,
@@ -187,7 +193,9 @@ impl BrokerError {
             Self::VersionMismatch { .. } => "version_mismatch",
             Self::Exists { kind: "group", .. } => "group_exists",
             Self::Exists { .. } => "topic_exists",
-            Self::NoSubscription { .. } | Self::NoLeaseSubscription { .. } => "subscription_not_found",
+            Self::NoSubscription { .. } | Self::NoLeaseSubscription { .. } => {
+                "subscription_not_found"
+            }
             Self::PopTooLate => "too_late",
             Self::OffsetIllegal { .. } | Self::NoAcks => "receipt_gone",
             Self::SubscriptionNotLatest => "subscription_not_latest",
@@ -228,7 +236,9 @@ fn store_code(error: &StoreError) -> (ResponseCode, &'static str) {
         StoreError::Busy => (ResponseCode::SystemBusy, "broker_busy"),
         StoreError::Closed => (ResponseCode::ServiceNotAvailable, "broker_unavailable"),
         StoreError::Poisoned { .. } => (ResponseCode::ServiceNotAvailable, "broker_unavailable"),
-        StoreError::TooLarge { .. } | StoreError::Invalid { .. } => (ResponseCode::MessageIllegal, "message_illegal"),
+        StoreError::TooLarge { .. } | StoreError::Invalid { .. } => {
+            (ResponseCode::MessageIllegal, "message_illegal")
+        }
         StoreError::InUse { .. } | StoreError::Layout { .. } | StoreError::Io { .. } => {
             (ResponseCode::SystemError, "storage_error")
         }
@@ -243,20 +253,38 @@ mod tests {
     fn refusals_carry_code_remark_and_reason() {
         let check = |error: BrokerError, code: i32, reason: &str| {
             let response = error.to_response();
-            assert_eq!((response.code, response.ext.get("reason")), (code, Some(reason)), "{error}");
+            assert_eq!(
+                (response.code, response.ext.get("reason")),
+                (code, Some(reason)),
+                "{error}"
+            );
             assert!(response.remark.is_some_and(|remark| !remark.is_empty()));
         };
         check(BrokerError::NoTopic("t".to_owned()), 17, "topic_not_found");
         check(BrokerError::UnknownCode(5), 3, "not_implemented");
         check(BrokerError::Store(StoreError::Full), 14, "storage_full");
         check(BrokerError::Store(StoreError::Busy), 2, "broker_busy");
-        check(WireError::MissingField { field: "topic" }.into(), 1, "invalid_field");
-        check(BrokerError::Exists { kind: "group", name: "g".to_owned() }, 1, "group_exists");
+        check(
+            WireError::MissingField { field: "topic" }.into(),
+            1,
+            "invalid_field",
+        );
+        check(
+            BrokerError::Exists {
+                kind: "group",
+                name: "g".to_owned(),
+            },
+            1,
+            "group_exists",
+        );
     }
 
     #[test]
     fn remarks_are_bounded() {
-        let remark = BrokerError::Invalid("ü".repeat(5_000)).to_response().remark.unwrap();
+        let remark = BrokerError::Invalid("ü".repeat(5_000))
+            .to_response()
+            .remark
+            .unwrap();
         assert_eq!(remark.chars().count(), REMARK_MAX);
     }
 }

@@ -50,8 +50,12 @@ impl Filter {
         if text.len() > EXPRESSION_MAX_BYTES {
             return Err(FilterError::TooLarge);
         }
-        let tags: Vec<String> =
-            text.split("||").map(str::trim).filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
+        let tags: Vec<String> = text
+            .split("||")
+            .map(str::trim)
+            .filter(|tag| !tag.is_empty())
+            .map(str::to_owned)
+            .collect();
         Self::of_tags(tags)
     }
 
@@ -82,7 +86,9 @@ impl Filter {
     pub(crate) fn matches(&self, tag: Option<&str>) -> bool {
         match self {
             Self::All => true,
-            Self::Tags { tags, .. } => tag.is_some_and(|tag| tags.iter().any(|wanted| wanted == tag)),
+            Self::Tags { tags, .. } => {
+                tag.is_some_and(|tag| tags.iter().any(|wanted| wanted == tag))
+            }
         }
     }
 }
@@ -101,7 +107,10 @@ mod tests {
         assert!(!filter.matches(Some("C")) && !filter.matches(None));
         assert!(filter.may_match(65));
         assert!(!filter.may_match(0));
-        assert!(matches!(Filter::parse(Some("SQL92"), Some("a = 1")), Err(FilterError::Kind(_))));
+        assert!(matches!(
+            Filter::parse(Some("SQL92"), Some("a = 1")),
+            Err(FilterError::Kind(_))
+        ));
     }
 
     #[test]

@@ -25,38 +25,38 @@ pub(crate) const SUBSCRIPTIONS_MAX: usize = 256;
 /// One group, in the JSON shape of RocketMQ 5.4.0 `SubscriptionGroupConfig`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct GroupConfig {
+pub(crate) struct GroupConfig {
     /// Free settings, and Gantry's own under `gantry.`.
-    pub attributes: BTreeMap<String, String>,
+    pub(crate) attributes: BTreeMap<String, String>,
     /// Broker to read from.
-    pub broker_id: i64,
+    pub(crate) broker_id: i64,
     /// Broadcasting members may pull.
-    pub consume_broadcast_enable: bool,
+    pub(crate) consume_broadcast_enable: bool,
     /// Members may pull or pop at all.
-    pub consume_enable: bool,
+    pub(crate) consume_enable: bool,
     /// Kept for peers.
-    pub consume_from_min_enable: bool,
+    pub(crate) consume_from_min_enable: bool,
     /// Queues are popped in order.
-    pub consume_message_orderly: bool,
+    pub(crate) consume_message_orderly: bool,
     /// Kept for peers.
-    pub consume_timeout_minute: i32,
+    pub(crate) consume_timeout_minute: i32,
     /// Its name.
-    pub group_name: String,
+    pub(crate) group_name: String,
     /// Retry policy of POP, passed through.
-    pub group_retry_policy: Value,
+    pub(crate) group_retry_policy: Value,
     /// System bits; passed through.
-    pub group_sys_flag: i32,
+    pub(crate) group_sys_flag: i32,
     /// Members are told when others come and go.
-    pub notify_consumer_ids_changed_enable: bool,
+    pub(crate) notify_consumer_ids_changed_enable: bool,
     /// Deliveries after the first before a message is dead.
-    pub retry_max_times: i32,
+    pub(crate) retry_max_times: i32,
     /// Queues of `%RETRY%group`; 0 drops what is sent back.
-    pub retry_queue_nums: i32,
+    pub(crate) retry_queue_nums: i32,
     /// Optional fixed subscriptions, passed through.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub subscription_data_set: Option<Value>,
+    pub(crate) subscription_data_set: Option<Value>,
     /// Broker to read from when far behind.
-    pub which_broker_when_consume_slowly: i64,
+    pub(crate) which_broker_when_consume_slowly: i64,
 }
 
 impl Default for GroupConfig {
@@ -84,12 +84,18 @@ impl Default for GroupConfig {
 impl GroupConfig {
     /// A group with Apache's defaults.
     pub(crate) fn new(group: &str) -> Self {
-        Self { group_name: group.to_owned(), ..Self::default() }
+        Self {
+            group_name: group.to_owned(),
+            ..Self::default()
+        }
     }
 
     /// Version for optimistic changes; 1 for a group that only native tools wrote.
     pub(crate) fn version(&self) -> u64 {
-        self.attributes.get(ATTRIBUTE_VERSION).and_then(|v| v.parse().ok()).unwrap_or(1)
+        self.attributes
+            .get(ATTRIBUTE_VERSION)
+            .and_then(|v| v.parse().ok())
+            .unwrap_or(1)
     }
 }
 
@@ -132,7 +138,10 @@ impl GroupTable {
     pub(crate) fn new(now_ms: u64) -> Self {
         let table = Self {
             snapshot: ArcSwap::from_pointee(Snapshot::new()),
-            inner: Mutex::new(Inner { version: DataVersion::new(now_ms), forbidden: BTreeMap::new() }),
+            inner: Mutex::new(Inner {
+                version: DataVersion::new(now_ms),
+                forbidden: BTreeMap::new(),
+            }),
         };
         table.add_system_groups();
         table
@@ -141,7 +150,8 @@ impl GroupTable {
     fn add_system_groups(&self) {
         let mut next = self.snapshot.load().as_ref().clone();
         for name in names::SYSTEM_GROUPS {
-            next.entry(Arc::from(name)).or_insert_with(|| Arc::new(GroupConfig::new(name)));
+            next.entry(Arc::from(name))
+                .or_insert_with(|| Arc::new(GroupConfig::new(name)));
         }
         self.snapshot.store(Arc::new(next));
     }
@@ -183,7 +193,12 @@ impl GroupTable {
                 .map(|(name, config)| (name.to_string(), config.as_ref().clone()))
                 .collect(),
         };
-        if pretty { serde_json::to_vec_pretty(&file) } else { serde_json::to_vec(&file) }.unwrap_or_default()
+        if pretty {
+            serde_json::to_vec_pretty(&file)
+        } else {
+            serde_json::to_vec(&file)
+        }
+        .unwrap_or_default()
     }
 
     /// The group, if it exists. Cheap: no lock.
@@ -201,14 +216,11 @@ impl GroupTable {
         self.snapshot.load().len()
     }
 
-    /// All group names, in no order.
-    pub(crate) fn names(&self) -> Vec<Arc<str>> {
-        self.snapshot.load().keys().cloned().collect()
-    }
-
     /// Creates the group with Apache's defaults unless it exists.
     pub(crate) fn ensure(&self, group: &str, now_ms: u64) -> Option<GroupChange> {
-        self.modify(group, now_ms, |known| Some(known.cloned().unwrap_or_else(|| GroupConfig::new(group))))
+        self.modify(group, now_ms, |known| {
+            Some(known.cloned().unwrap_or_else(|| GroupConfig::new(group)))
+        })
     }
 
     /// Changes one group under the table lock: `change` sees what is there and says what shall be.
@@ -225,7 +237,10 @@ impl GroupTable {
         let wanted = change(known.map(Arc::as_ref))?;
         if let Some(known) = known {
             if **known == wanted {
-                return Some(GroupChange { config: known.clone(), changed: false });
+                return Some(GroupChange {
+                    config: known.clone(),
+                    changed: false,
+                });
             }
         } else if snapshot.len() >= GROUPS_MAX {
             return None;
@@ -235,7 +250,10 @@ impl GroupTable {
         next.insert(Arc::from(group), config.clone());
         inner.version.bump(now_ms);
         self.snapshot.store(Arc::new(next));
-        Some(GroupChange { config, changed: true })
+        Some(GroupChange {
+            config,
+            changed: true,
+        })
     }
 
     /// Removes a group; whether it was there.

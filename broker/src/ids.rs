@@ -26,7 +26,10 @@ impl Ids {
         let [_, _, high, low] = std::process::id().to_be_bytes();
         prefix.extend([high, low]);
         prefix.extend(java_string_hash(&format!("{host}/{now_ms}")).to_be_bytes());
-        Self { prefix, counter: AtomicU64::new(now_ms & 0xffff) }
+        Self {
+            prefix,
+            counter: AtomicU64::new(now_ms & 0xffff),
+        }
     }
 
     /// A new id.

@@ -67,17 +67,23 @@ impl Broker {
         topic: &TopicConfig,
         position: &str,
     ) -> Result<(), BrokerError> {
-        let start =
-            pop::Start::parse(position).ok_or_else(|| BrokerError::Invalid("initialPosition is no time".to_owned()))?;
+        let start = pop::Start::parse(position)
+            .ok_or_else(|| BrokerError::Invalid("initialPosition is no time".to_owned()))?;
         pop::start_at(self, group, &topic.topic_name, start)
     }
 
     /// How far the group is in everything it subscribes to.
     pub(crate) fn group_lag(&self, group: &str, subscriptions: &[SubscriptionSpec]) -> GroupLag {
-        let queues: Vec<_> =
-            subscriptions.iter().flat_map(|subscription| pop::lag(self, group, &subscription.topic)).collect();
+        let queues: Vec<_> = subscriptions
+            .iter()
+            .flat_map(|subscription| pop::lag(self, group, &subscription.topic))
+            .collect();
         let oldest_ready_at_ms = pop::oldest_ready(self, &queues);
         let dead = self.store.queue(&names::dlq_topic(group), 0);
-        GroupLag { queues, dlq_open: dead.max.since(dead.min), oldest_ready_at_ms }
+        GroupLag {
+            queues,
+            dlq_open: dead.max.since(dead.min),
+            oldest_ready_at_ms,
+        }
     }
 }

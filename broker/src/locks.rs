@@ -7,8 +7,6 @@ use std::time::Duration;
 use clock::Monotonic;
 use parking_lot::Mutex;
 
-use crate::names;
-
 /// A lock that is not renewed for this long is free (RocketMQ 5.4.0 `RebalanceLockManager`).
 pub(crate) const LOCK_LIFE: Duration = Duration::from_secs(60);
 /// Most locks in all; beyond it nothing new is locked.
@@ -45,7 +43,13 @@ pub(crate) struct LockTable {
 
 impl LockTable {
     /// Tries to lock or renew each queue; the ones that are now held by the client.
-    pub(crate) fn lock(&self, group: &str, client: &str, queues: &[QueueName], now: Monotonic) -> Vec<QueueName> {
+    pub(crate) fn lock(
+        &self,
+        group: &str,
+        client: &str,
+        queues: &[QueueName],
+        now: Monotonic,
+    ) -> Vec<QueueName> {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         let locks = inner.groups.entry(group.to_owned()).or_default();
@@ -54,11 +58,22 @@ impl LockTable {
         for queue in queues {
             match locks.get_mut(queue) {
                 Some(lock) if &*lock.holder == client => lock.at = now,
-                Some(lock) if now.since(lock.at) > LOCK_LIFE => *lock = Lock { holder: holder.clone(), at: now },
+                Some(lock) if now.since(lock.at) > LOCK_LIFE => {
+                    *lock = Lock {
+                        holder: holder.clone(),
+                        at: now,
+                    }
+                }
                 Some(_) => continue,
                 None if inner.count >= LOCKS_MAX => continue,
                 None => {
-                    locks.insert(queue.clone(), Lock { holder: holder.clone(), at: now });
+                    locks.insert(
+                        queue.clone(),
+                        Lock {
+                            holder: holder.clone(),
+                            at: now,
+                        },
+                    );
                     inner.count += 1;
                 }
             }
@@ -72,7 +87,9 @@ impl LockTable {
 
     /// Frees the queues that the client holds.
     pub(crate) fn unlock(&self, group: &str, client: &str, queues: &[QueueName]) {
-        self.retain(group, |queue, lock| &*lock.holder != client || !queues.contains(queue));
+        self.retain(group, |queue, lock| {
+            &*lock.holder != client || !queues.contains(queue)
+        });
     }
 
     /// Frees everything the client holds in the group: it has left.
@@ -101,13 +118,6 @@ impl LockTable {
         }
     }
 
-    /// Whether somebody holds a lock of the group's queues of this topic.
-    pub(crate) fn is_locked(&self, group: &str, topic: &str, now: Monotonic) -> bool {
-        self.inner.lock().groups.get(group).is_some_and(|locks| {
-            locks.iter().any(|(queue, lock)| queue.topic == topic && now.since(lock.at) <= LOCK_LIFE)
-        })
-    }
-
     /// Whether the group holds any live lock: its members consume in order.
     pub(crate) fn is_orderly(&self, group: &str, now: Monotonic) -> bool {
         self.inner
@@ -116,11 +126,6 @@ impl LockTable {
             .get(group)
             .is_some_and(|locks| locks.values().any(|lock| now.since(lock.at) <= LOCK_LIFE))
     }
-
-    /// A name that fits into a remark.
-    pub(crate) fn describe(queue: &QueueName) -> String {
-        format!("{}@{}", names::shorten(&queue.topic), queue.queue_id)
-    }
 }
 
 #[cfg(test)]
@@ -128,7 +133,11 @@ mod tests {
     use super::*;
 
     fn queue(id: i32) -> QueueName {
-        QueueName { topic: "t".to_owned(), broker: "b".to_owned(), queue_id: id }
+        QueueName {
+            topic: "t".to_owned(),
+            broker: "b".to_owned(),
+            queue_id: id,
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use clock::Monotonic;
 use parking_lot::Mutex;
@@ -45,15 +46,35 @@ impl Metrics {
     /// Registers the counters.
     pub(crate) fn register(&self, registry: &mut Registry) {
         let list: [(&str, &str, &Counter); 11] = [
-            ("put_messages", "Messages stored for clients", &self.put_messages),
-            ("put_bytes", "Bytes of records stored for clients", &self.put_bytes),
-            ("put_failures", "Sends refused or failed", &self.put_failures),
-            ("get_messages", "Messages given to pulls", &self.get_messages),
+            (
+                "put_messages",
+                "Messages stored for clients",
+                &self.put_messages,
+            ),
+            (
+                "put_bytes",
+                "Bytes of records stored for clients",
+                &self.put_bytes,
+            ),
+            (
+                "put_failures",
+                "Sends refused or failed",
+                &self.put_failures,
+            ),
+            (
+                "get_messages",
+                "Messages given to pulls",
+                &self.get_messages,
+            ),
             ("get_bytes", "Bytes given to pulls", &self.get_bytes),
             ("get_found", "Pulls that found something", &self.get_found),
             ("get_missed", "Pulls that found nothing", &self.get_missed),
             ("delayed", "Delayed messages delivered", &self.delayed),
-            ("dead_letters", "Messages that went to a dead-letter topic", &self.dead_letters),
+            (
+                "dead_letters",
+                "Messages that went to a dead-letter topic",
+                &self.dead_letters,
+            ),
             (
                 "group_mode_conflicts",
                 "Native requests refused since leases live in the group",
@@ -74,7 +95,12 @@ impl Metrics {
         }
         samples.push_back((
             now,
-            [self.put_messages.get(), self.get_found.get(), self.get_missed.get(), self.get_messages.get()],
+            [
+                self.put_messages.get(),
+                self.get_found.get(),
+                self.get_missed.get(),
+                self.get_messages.get(),
+            ],
         ));
     }
 
@@ -82,13 +108,21 @@ impl Metrics {
     pub(crate) fn rates(&self) -> Rates {
         let samples = self.samples.lock();
         let text = |index: usize| {
-            [10, 60, WINDOW_SECONDS].map(|window| format!("{:?}", rate(&samples, window, index))).join(" ")
+            [10, 60, WINDOW_SECONDS]
+                .map(|window| format!("{:?}", rate(&samples, window, index)))
+                .join(" ")
         };
-        Rates { put: text(0), found: text(1), missed: text(2), transferred: text(3) }
+        Rates {
+            put: text(0),
+            found: text(1),
+            missed: text(2),
+            transferred: text(3),
+        }
     }
 
     /// Notes how long a put took.
-    pub(crate) fn put_took(&self, ms: u64) {
+    pub(crate) fn put_took(&self, time: Duration) {
+        let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.put_max_ms.fetch_max(ms, Ordering::Relaxed);
     }
 }
@@ -107,18 +141,27 @@ pub(crate) struct Rates {
 }
 
 fn rate(samples: &VecDeque<(Monotonic, [u64; 4])>, window: usize, index: usize) -> f64 {
-    let Some((end, last)) = samples.back() else { return 0.0 };
+    let Some((end, last)) = samples.back() else {
+        return 0.0;
+    };
     let back = samples.len().saturating_sub(1 + window);
-    let Some((start, first)) = samples.get(back) else { return 0.0 };
+    let Some((start, first)) = samples.get(back) else {
+        return 0.0;
+    };
     let seconds = end.since(*start).as_secs_f64();
-    let (Some(first), Some(last)) = (first.get(index), last.get(index)) else { return 0.0 };
-    if seconds <= 0.0 { 0.0 } else { last.saturating_sub(*first) as f64 / seconds }
+    let (Some(first), Some(last)) = (first.get(index), last.get(index)) else {
+        return 0.0;
+    };
+    if seconds <= 0.0 {
+        0.0
+    } else {
+        last.saturating_sub(*first) as f64 / seconds
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn rates_are_those_of_their_window() {
@@ -126,7 +169,9 @@ mod tests {
         let mut now = Monotonic::ZERO;
         for second in 0..100u64 {
             metrics.sample(now);
-            metrics.put_messages.inc_by(if second >= 50 { 10 } else { 0 });
+            metrics
+                .put_messages
+                .inc_by(if second >= 50 { 10 } else { 0 });
             now = now + Duration::from_secs(1);
         }
         metrics.sample(now);

@@ -69,7 +69,8 @@ pub(crate) const SYSTEM_GROUPS: [&str; 10] = [
 
 /// Whether only characters of `%|a-zA-Z0-9_-` occur.
 fn is_charset(name: &str) -> bool {
-    name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'%' | b'|' | b'_' | b'-'))
+    name.bytes()
+        .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'%' | b'|' | b'_' | b'-'))
 }
 
 /// Checks a topic name that a client asks for.
@@ -86,9 +87,15 @@ pub(crate) fn check_topic(topic: &str) -> Result<(), String> {
             shorten(topic)
         ));
     }
-    let max = if is_derived(topic) { DERIVED_NAME_MAX_BYTES } else { TOPIC_NAME_MAX_BYTES };
+    let max = if is_derived(topic) {
+        DERIVED_NAME_MAX_BYTES
+    } else {
+        TOPIC_NAME_MAX_BYTES
+    };
     if topic.len() > max {
-        return Err(format!("The specified topic is longer than topic max length: {max}"));
+        return Err(format!(
+            "The specified topic is longer than topic max length: {max}"
+        ));
     }
     Ok(())
 }
@@ -108,7 +115,9 @@ pub(crate) fn check_group(group: &str) -> Result<(), String> {
         ));
     }
     if group.len() > GROUP_NAME_MAX_BYTES {
-        return Err(format!("The specified group is longer than group max length: {GROUP_NAME_MAX_BYTES}"));
+        return Err(format!(
+            "The specified group is longer than group max length: {GROUP_NAME_MAX_BYTES}"
+        ));
     }
     Ok(())
 }
@@ -130,11 +139,6 @@ pub(crate) fn retry_topic(group: &str) -> String {
 /// `%DLQ%group`.
 pub(crate) fn dlq_topic(group: &str) -> String {
     format!("{DLQ_PREFIX}{group}")
-}
-
-/// `%RETRY%group+topic`, where leases that ran out come back.
-pub(crate) fn pop_retry_topic(group: &str, topic: &str) -> String {
-    format!("{RETRY_PREFIX}{group}+{topic}")
 }
 
 /// Whether the topic is a retry topic of some group.
@@ -195,7 +199,13 @@ mod tests {
 
     #[test]
     fn clients_cannot_send_to_what_brokers_write() {
-        for topic in ["rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_C", SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC] {
+        for topic in [
+            "rmq_sys_wheel_timer",
+            "rmq_sys_REVIVE_LOG_C",
+            SCHEDULE_TOPIC,
+            HALF_TOPIC,
+            OP_HALF_TOPIC,
+        ] {
             assert!(is_send_forbidden(topic), "{topic}");
         }
         assert!(!is_send_forbidden(TRACE_TOPIC));

@@ -1,6 +1,6 @@
 //! Committed offsets of groups, in memory and in the shape of `consumerOffset.json`.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -17,6 +17,7 @@ const PAIRS_MAX: usize = 1_000_000;
 /// The version is raised once per this many commits, as RocketMQ 5.4.0 `consumerOffsetUpdateVersionStep` says.
 const COMMITS_PER_VERSION: u64 = 500;
 
+type Resets = HashMap<String, HashMap<String, BTreeMap<i32, i64>>>;
 type Queues = Mutex<BTreeMap<i32, i64>>;
 type Pairs = HashMap<String, HashMap<String, Arc<Queues>>>;
 
@@ -30,7 +31,7 @@ pub(crate) struct OffsetTable {
     dirty: AtomicBool,
     version: Mutex<DataVersion>,
     /// Resets that an administrator asked for and no pull has seen yet: group → topic → queue → offset.
-    resets: Mutex<HashMap<String, HashMap<String, BTreeMap<i32, i64>>>>,
+    resets: Mutex<Resets>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -62,8 +63,13 @@ impl OffsetTable {
         let mut pairs = Pairs::new();
         let mut count = 0;
         for (key, queues) in file.offset_table {
-            let Some((topic, group)) = key.split_once(SEPARATOR) else { continue };
-            pairs.entry(group.to_owned()).or_default().insert(topic.to_owned(), Arc::new(Mutex::new(queues)));
+            let Some((topic, group)) = key.split_once(SEPARATOR) else {
+                continue;
+            };
+            pairs
+                .entry(group.to_owned())
+                .or_default()
+                .insert(topic.to_owned(), Arc::new(Mutex::new(queues)));
             count += 1;
         }
         *self.pairs.write() = pairs;
@@ -80,7 +86,10 @@ impl OffsetTable {
         let mut table: BTreeMap<String, BTreeMap<i32, i64>> = BTreeMap::new();
         for (group, topics) in self.pairs.read().iter() {
             for (topic, queues) in topics {
-                topics_of.entry(group.clone()).or_default().push(topic.clone());
+                topics_of
+                    .entry(group.clone())
+                    .or_default()
+                    .push(topic.clone());
                 table.insert(format!("{topic}{SEPARATOR}{group}"), queues.lock().clone());
             }
         }
@@ -113,7 +122,14 @@ impl OffsetTable {
 
     /// Stores the next offset to read. Going back is allowed. Negative offsets are kept out of
     /// progress. False when the table is full.
-    pub(crate) fn commit(&self, group: &str, topic: &str, queue_id: i32, offset: i64, now_ms: u64) -> bool {
+    pub(crate) fn commit(
+        &self,
+        group: &str,
+        topic: &str,
+        queue_id: i32,
+        offset: i64,
+        now_ms: u64,
+    ) -> bool {
         if offset < 0 {
             return true;
         }
@@ -136,7 +152,9 @@ impl OffsetTable {
         };
         queues.lock().insert(queue_id, offset);
         self.dirty.store(true, Ordering::Release);
-        if self.commits.fetch_add(1, Ordering::Relaxed) % COMMITS_PER_VERSION == COMMITS_PER_VERSION - 1 {
+        if self.commits.fetch_add(1, Ordering::Relaxed) % COMMITS_PER_VERSION
+            == COMMITS_PER_VERSION - 1
+        {
             self.version.lock().bump(now_ms);
         }
         true
@@ -159,12 +177,18 @@ impl OffsetTable {
 
     /// All stored offsets of one group and topic, by queue id.
     pub(crate) fn of_topic(&self, group: &str, topic: &str) -> BTreeMap<i32, i64> {
-        self.queues(group, topic).map(|queues| queues.lock().clone()).unwrap_or_default()
+        self.queues(group, topic)
+            .map(|queues| queues.lock().clone())
+            .unwrap_or_default()
     }
 
     /// Topics in which the group has offsets.
     pub(crate) fn topics_of(&self, group: &str) -> Vec<String> {
-        self.pairs.read().get(group).map(|topics| topics.keys().cloned().collect()).unwrap_or_default()
+        self.pairs
+            .read()
+            .get(group)
+            .map(|topics| topics.keys().cloned().collect())
+            .unwrap_or_default()
     }
 
     /// Groups that have offsets in the topic.
@@ -196,7 +220,8 @@ impl OffsetTable {
     pub(crate) fn remove_group(&self, group: &str) {
         let mut pairs = self.pairs.write();
         if let Some(topics) = pairs.remove(group) {
-            self.pair_count.fetch_sub(topics.len() as u64, Ordering::Relaxed);
+            self.pair_count
+                .fetch_sub(topics.len() as u64, Ordering::Relaxed);
         }
         drop(pairs);
         self.resets.lock().remove(group);
@@ -241,15 +266,6 @@ impl OffsetTable {
         }
         offset
     }
-
-    /// Every `(group, topic)` with offsets.
-    pub(crate) fn pairs(&self) -> HashSet<(String, String)> {
-        self.pairs
-            .read()
-            .iter()
-            .flat_map(|(group, topics)| topics.keys().map(move |topic| (group.clone(), topic.clone())))
-            .collect()
-    }
 }
 
 #[cfg(test)]
@@ -281,7 +297,9 @@ mod tests {
             r#"{"dataVersion":{"counter":0,"stateVersion":0,"timestamp":1},"groupTopicMap":{"g":["T"]},"offsetTable":{"T@g":{0:5,1:6}}}"#
         );
         let again = OffsetTable::new(2);
-        again.load(br#"{"offsetTable":{"T@g":{0:5,"1":6}}}"#).unwrap();
+        again
+            .load(br#"{"offsetTable":{"T@g":{0:5,"1":6}}}"#)
+            .unwrap();
         assert_eq!(again.of_topic("g", "T"), table.of_topic("g", "T"));
     }
 

@@ -20,15 +20,24 @@ pub(crate) struct ConfigFile {
 impl ConfigFile {
     /// The file `config/<name>` below the store's root.
     pub(crate) fn new(disk: Arc<dyn Disk>, root: &Path, name: &str) -> Self {
-        Self { disk, path: root.join("config").join(name), writing: Mutex::new(()) }
+        Self {
+            disk,
+            path: root.join("config").join(name),
+            writing: Mutex::new(()),
+        }
     }
 
     /// Hands the content to `take`, that of the backup where the file itself does not parse.
     ///
     /// # Errors
     /// Neither can be read and parsed.
-    pub(crate) fn load(&self, take: impl Fn(&[u8]) -> Result<usize, WireError>) -> Result<usize, BrokerError> {
-        let Some(bytes) = self.read()? else { return Ok(0) };
+    pub(crate) fn load(
+        &self,
+        take: impl Fn(&[u8]) -> Result<usize, WireError>,
+    ) -> Result<usize, BrokerError> {
+        let Some(bytes) = self.read()? else {
+            return Ok(0);
+        };
         let first = match take(&bytes) {
             Ok(count) => return Ok(count),
             Err(error) => error,

@@ -87,7 +87,14 @@ pub(crate) fn read(
 ) -> Result<ReadOutcome, StoreError> {
     let range = store.queue(topic, queue_id);
     let (min, max) = (range.min.to_wire(), range.max.to_wire());
-    let empty = |status, next| ReadOutcome { status, next, min, max, records: Vec::new(), bytes: 0 };
+    let empty = |status, next| ReadOutcome {
+        status,
+        next,
+        min,
+        max,
+        records: Vec::new(),
+        bytes: 0,
+    };
     if max == 0 {
         return Ok(empty(ReadStatus::NoMessageInQueue, 0));
     }
@@ -145,11 +152,21 @@ pub(crate) fn read(
 }
 
 /// Whether the message at `offset` is so far behind that reading it may have to wait for the disk.
-pub(crate) fn is_cold(store: &Store, topic: &str, queue_id: i32, offset: i64, hot_bytes: u64) -> bool {
-    let Some(start) = QueueOffset::from_wire(offset) else { return false };
+pub(crate) fn is_cold(
+    store: &Store,
+    topic: &str,
+    queue_id: i32,
+    offset: i64,
+    hot_bytes: u64,
+) -> bool {
+    let Some(start) = QueueOffset::from_wire(offset) else {
+        return false;
+    };
     let behind = |at: PhysicalOffset| store.written().since(at);
     match store.entries(topic, queue_id, start, 1) {
-        Ok(entries) => entries.first().is_some_and(|entry| behind(entry.physical_offset) > hot_bytes),
+        Ok(entries) => entries
+            .first()
+            .is_some_and(|entry| behind(entry.physical_offset) > hot_bytes),
         Err(_) => false,
     }
 }

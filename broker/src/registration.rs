@@ -44,9 +44,19 @@ impl Registration {
     pub(crate) fn new(addrs: &[String], client: Client) -> Self {
         let targets = addrs
             .iter()
-            .map(|addr| Arc::new(Target { addr: addr.clone(), wake: Notify::new(), synced: AtomicU64::new(0) }))
+            .map(|addr| {
+                Arc::new(Target {
+                    addr: addr.clone(),
+                    wake: Notify::new(),
+                    synced: AtomicU64::new(0),
+                })
+            })
             .collect();
-        Self { client, targets, progress: watch::Sender::new(0) }
+        Self {
+            client,
+            targets,
+            progress: watch::Sender::new(0),
+        }
     }
 
     /// The topic table changed: register at once.
@@ -87,12 +97,6 @@ impl Registration {
         tokio::time::timeout(limit, waiting).await.ok();
     }
 
-    /// Number of name servers that know this broker, and of all.
-    pub(crate) fn registered(&self) -> (usize, usize) {
-        let known = self.targets.iter().filter(|target| target.synced.load(Ordering::Acquire) > 0).count();
-        (known, self.targets.len())
-    }
-
     /// Starts one task per name server.
     pub(crate) fn start(broker: &Arc<Broker>) {
         for target in &broker.registration.targets {
@@ -125,7 +129,9 @@ async fn keep_registered(broker: Arc<Broker>, target: Arc<Target>) {
     let mut refresh = true;
     loop {
         let known = target.synced.load(Ordering::Acquire);
-        let view = broker.topics.registration((known > 0 && !refresh).then_some(known));
+        let view = broker
+            .topics
+            .registration((known > 0 && !refresh).then_some(known));
         let sequence = view.sequence;
         let sent = tokio::select! {
             () = broker.stopping.cancelled() => return,
@@ -135,18 +141,24 @@ async fn keep_registered(broker: Arc<Broker>, target: Arc<Target>) {
         match sent {
             Ok(()) => {
                 if known == 0 {
-                    tracing::info!(namesrv = %target.addr, topics = view.topics.len(), "registered");
+                    tracing::info!(namesrv = %target.addr, topics = view.topics.len(), full = view.full, "registered");
                 }
                 pause = RETRY_MIN;
                 target.synced.store(sequence, Ordering::Release);
-                broker.registration.progress.send_modify(|count| *count += 1);
+                broker
+                    .registration
+                    .progress
+                    .send_modify(|count| *count += 1);
             }
             Err(why) => {
                 if known > 0 {
                     tracing::warn!(namesrv = %target.addr, why, "registration failed");
                 }
                 target.synced.store(0, Ordering::Release);
-                broker.registration.progress.send_modify(|count| *count += 1);
+                broker
+                    .registration
+                    .progress
+                    .send_modify(|count| *count += 1);
                 tokio::select! {
                     () = broker.stopping.cancelled() => return,
                     () = tokio::time::sleep(pause) => {}
@@ -158,7 +170,12 @@ async fn keep_registered(broker: Arc<Broker>, target: Arc<Target>) {
         if broker.topics.sequence() > sequence {
             continue;
         }
-        let Ok(conn) = broker.registration.client.connection(&target.addr, ANSWER_WAIT).await else {
+        let Ok(conn) = broker
+            .registration
+            .client
+            .connection(&target.addr, ANSWER_WAIT)
+            .await
+        else {
             target.synced.store(0, Ordering::Release);
             continue;
         };
@@ -188,15 +205,27 @@ async fn register(broker: &Broker, addr: &str, view: &RegistrationView) -> Resul
     let body = body(view, broker.live.permission());
     let mut cmd = Command::request(RequestCode::RegisterBroker);
     put_identity(broker, &mut cmd);
-    let ha = std::net::SocketAddr::new(broker.store_host.ip(), broker.store_host.port().saturating_add(1));
+    let ha = std::net::SocketAddr::new(
+        broker.store_host.ip(),
+        broker.store_host.port().saturating_add(1),
+    );
     cmd.ext.put("haServerAddr", ha.to_string());
     cmd.ext.put("enableActingMaster", false);
     cmd.ext.put("compressed", false);
     cmd.ext.put("bodyCrc32", 0i32);
     let cmd = cmd.with_body(body);
-    match broker.registration.client.invoke(addr, cmd, ANSWER_WAIT).await {
+    match broker
+        .registration
+        .client
+        .invoke(addr, cmd, ANSWER_WAIT)
+        .await
+    {
         Ok(answer) if answer.response_code() == ResponseCode::Success => Ok(()),
-        Ok(answer) => Err(format!("{}: {}", answer.response_code(), answer.remark.unwrap_or_default())),
+        Ok(answer) => Err(format!(
+            "{}: {}",
+            answer.response_code(),
+            answer.remark.unwrap_or_default()
+        )),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -216,7 +245,10 @@ fn body(view: &RegistrationView, permission: i32) -> Vec<u8> {
         .map(|config| {
             let mut config = TopicConfig::clone(config);
             config.perm &= permission | !crate::topic::PERM_READ_WRITE;
-            (config.topic_name.clone(), serde_json::to_value(&config).unwrap_or(Value::Null))
+            (
+                config.topic_name.clone(),
+                serde_json::to_value(&config).unwrap_or(Value::Null),
+            )
         })
         .collect();
     let wrapper = json!({
@@ -226,7 +258,8 @@ fn body(view: &RegistrationView, permission: i32) -> Vec<u8> {
         "topicQueueMappingDetailMap": {},
         "topicQueueMappingInfoMap": {},
     });
-    serde_json::to_vec(&json!({"filterServerList": [], "topicConfigSerializeWrapper": wrapper})).unwrap_or_default()
+    serde_json::to_vec(&json!({"filterServerList": [], "topicConfigSerializeWrapper": wrapper}))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -240,6 +273,9 @@ mod tests {
         table.upsert(TopicConfig::new("t", 4, 7), 2);
         let text = String::from_utf8(body(&table.registration(None), 4)).unwrap();
         assert!(text.contains(r#""perm":5"#), "{text}");
-        assert!(text.contains(r#""topicName":"t""#) && text.contains(r#""counter":1"#), "{text}");
+        assert!(
+            text.contains(r#""topicName":"t""#) && text.contains(r#""counter":1"#),
+            "{text}"
+        );
     }
 }

@@ -28,16 +28,22 @@ pub(crate) fn redirect(
     client_version: i32,
     _queue_id: i32,
 ) -> Result<Option<DeadLetter>, BrokerError> {
-    let Some(group) = request.topic.strip_prefix(names::RETRY_PREFIX) else { return Ok(None) };
+    let Some(group) = request.topic.strip_prefix(names::RETRY_PREFIX) else {
+        return Ok(None);
+    };
     let config = broker.ensure_group(group)?;
-    let max =
-        request.max_reconsume_times.filter(|_| client_version >= version::V3_4_9).unwrap_or(config.retry_max_times);
+    let max = request
+        .max_reconsume_times
+        .filter(|_| client_version >= version::V3_4_9)
+        .unwrap_or(config.retry_max_times);
     let gave_up = broker.locks.is_orderly(group, broker.clock.monotonic());
     if request.reconsume_times <= max && !gave_up {
         return Ok(None);
     }
     let topic = broker.ensure_dlq_topic(group)?;
-    Ok(Some(DeadLetter { topic: topic.topic_name.clone() }))
+    Ok(Some(DeadLetter {
+        topic: topic.topic_name.clone(),
+    }))
 }
 
 /// Whether a message that was given back is dead (RocketMQ 5.4.0 `consumerSendMsgBack`).
@@ -47,7 +53,11 @@ pub(crate) fn is_exhausted(reconsume_times: i32, max: i32, delay_level: i32) -> 
 
 /// The delay level of the next delivery: the consumer's, or one that grows with the attempts.
 pub(crate) fn next_level(delay_level: i32, reconsume_times: i32) -> i32 {
-    if delay_level == 0 { reconsume_times.saturating_add(3) } else { delay_level }
+    if delay_level == 0 {
+        reconsume_times.saturating_add(3)
+    } else {
+        delay_level
+    }
 }
 
 /// Sets one property in encoded text.
@@ -58,7 +68,11 @@ pub(crate) fn set_property(text: &mut String, name: &str, value: &str) {
 }
 
 /// The properties of a message that is stored again for its group.
-pub(crate) fn carry_properties(mut properties: Properties, topic: &str, origin_id: &str) -> Properties {
+pub(crate) fn carry_properties(
+    mut properties: Properties,
+    topic: &str,
+    origin_id: &str,
+) -> Properties {
     if properties.get(property::RETRY_TOPIC).is_none() {
         properties.set(property::RETRY_TOPIC, topic);
     }
@@ -67,8 +81,13 @@ pub(crate) fn carry_properties(mut properties: Properties, topic: &str, origin_i
         properties.set(property::ORIGIN_MESSAGE_ID, origin_id);
     }
     // What describes the earlier parking, lease or delay is over.
-    for name in [property::REAL_TOPIC, property::REAL_QID, property::DELAY, property::LEASE, crate::delay::DELAYED_FROM]
-    {
+    for name in [
+        property::REAL_TOPIC,
+        property::REAL_QID,
+        property::DELAY,
+        property::LEASE,
+        crate::delay::DELAYED_FROM,
+    ] {
         properties.remove(name);
     }
     properties

@@ -135,7 +135,9 @@ pub async fn run(config: Config, ctx: Context) -> Result<(), Error> {
     let running = start(config, &ctx).await?;
     ctx.ready.listening("broker", running.addrs.listen);
     if let Some(addr) = admin.resolve(running.addrs.listen, ADMIN_OFFSET) {
-        node::admin::serve(addr, "broker-admin", &ctx).await.map_err(|source| Error::Bind { addr, source })?;
+        node::admin::serve(addr, "broker-admin", &ctx)
+            .await
+            .map_err(|source| Error::Bind { addr, source })?;
     }
     if let Some(fast) = running.addrs.fast {
         ctx.ready.listening("broker-fast", fast);
@@ -145,11 +147,20 @@ pub async fn run(config: Config, ctx: Context) -> Result<(), Error> {
         () = ctx.shutdown.requested() => false,
         () = running.failed() => true,
     };
-    ctx.ready.not_serving("broker", if failed { "the disk failed" } else { "stopping" });
+    ctx.ready.not_serving(
+        "broker",
+        if failed {
+            "the disk failed"
+        } else {
+            "stopping"
+        },
+    );
     let store = running.broker.store.clone();
     let stopped = running.stop().await;
     if failed || store.poisoned() {
-        return Err(Error::Store(StoreError::Poisoned { reason: "a sync failed".into() }));
+        return Err(Error::Store(StoreError::Poisoned {
+            reason: "a sync failed".into(),
+        }));
     }
     stopped
 }
@@ -166,7 +177,11 @@ pub async fn start(config: Config, ctx: &Context) -> Result<Running, Error> {
 ///
 /// # Errors
 /// See [`Error`].
-pub async fn start_on(config: Config, ctx: &Context, disk: Arc<dyn Disk>) -> Result<Running, Error> {
+pub async fn start_on(
+    config: Config,
+    ctx: &Context,
+    disk: Arc<dyn Disk>,
+) -> Result<Running, Error> {
     let faults = config.validate();
     if !faults.is_empty() {
         let texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
@@ -181,12 +196,18 @@ pub async fn start_on(config: Config, ctx: &Context, disk: Arc<dyn Disk>) -> Res
     let clock = ctx.clock.clone();
     let opening = config.clone();
     let runtime = tokio::runtime::Handle::current();
-    let opened = tokio::task::spawn_blocking(move || open(opening, clock, disk, advertised, runtime)).await;
+    let opened =
+        tokio::task::spawn_blocking(move || open(opening, clock, &disk, advertised, runtime)).await;
     let broker = opened.map_err(|error| Error::Table(error.to_string()))??;
-    ctx.metrics.register("broker", |registry| broker.metrics.register(registry));
+    ctx.metrics
+        .register("broker", |registry| broker.metrics.register(registry));
     let workers = start_workers(&broker)?;
     late.open(&broker);
-    let addrs = Addrs { listen, fast: fast.as_ref().map(Server::local_addr), advertised };
+    let addrs = Addrs {
+        listen,
+        fast: fast.as_ref().map(Server::local_addr),
+        advertised,
+    };
     tracing::info!(
         addr = %listen,
         advertised = %advertised,
@@ -194,13 +215,25 @@ pub async fn start_on(config: Config, ctx: &Context, disk: Arc<dyn Disk>) -> Res
         groups = broker.groups.len(),
         "broker serves"
     );
-    Ok(Running { broker, servers: std::iter::once(server).chain(fast).collect(), workers: Some(workers), addrs })
+    Ok(Running {
+        broker,
+        servers: std::iter::once(server).chain(fast).collect(),
+        workers: Some(workers),
+        addrs,
+    })
 }
 
 fn bind(config: &Config, addr: SocketAddr, late: &Arc<Late>, fast: bool) -> Result<Server, Error> {
     let mut options = ServerOptions::new(addr);
     options.connections_max = usize::try_from(config.limits.connections).unwrap_or(usize::MAX);
-    Server::bind(options, Arc::new(Port { late: late.clone(), fast })).map_err(|source| Error::Bind { addr, source })
+    Server::bind(
+        options,
+        Arc::new(Port {
+            late: late.clone(),
+            fast,
+        }),
+    )
+    .map_err(|source| Error::Bind { addr, source })
 }
 
 /// The second port, two below the first, where old producers look for it. A taken port is no error.
@@ -222,7 +255,7 @@ fn bind_fast(config: &Config, listen: SocketAddr, late: &Arc<Late>) -> Option<Se
 fn open(
     config: Config,
     clock: Arc<dyn clock::Clock>,
-    disk: Arc<dyn Disk>,
+    disk: &Arc<dyn Disk>,
     advertised: SocketAddr,
     runtime: tokio::runtime::Handle,
 ) -> Result<Arc<Broker>, Error> {
@@ -231,18 +264,29 @@ fn open(
     options.record_max_bytes = config.limits.message_size.0.max(4 << 20) + RECORD_EXTRA_BYTES;
     options.flush = match config.flush.mode {
         FlushMode::Sync => FlushPolicy::Sync,
-        FlushMode::Async => FlushPolicy::Async { interval_ms: config.flush.interval.0, pages_min: 4 },
+        FlushMode::Async => FlushPolicy::Async {
+            interval_ms: config.flush.interval.0,
+            pages_min: 4,
+        },
     };
-    let (store, report) = Store::open(options, disk.clone(), clock.clone()).map_err(Error::Store)?;
+    let (store, report) =
+        Store::open(options, disk.clone(), clock.clone()).map_err(Error::Store)?;
     tracing::info!(?report, "data directory opened");
-    let root = store.root().to_owned();
+    let root = store.root();
     let file = |name: &str| ConfigFile::new(disk.clone(), &root, name);
     let now_ms = clock.now_ms();
     let live = LiveSettings::new(&config);
     let registration = Registration::new(&config.namesrv, Client::new(ClientOptions::default()));
     let admin = usize::try_from(config.limits.admin).unwrap_or(1);
     let long_polls = usize::try_from(config.limits.long_polls).unwrap_or(usize::MAX);
-    let pop = Pop::recover(&store, clock.as_ref(), file("popState.json"), &config.cluster, &config.name, long_polls)?;
+    let pop = Pop::recover(
+        &store,
+        clock.as_ref(),
+        file("popState.json"),
+        &config.cluster,
+        &config.name,
+        long_polls,
+    )?;
     let broker = Broker {
         live,
         pop,
@@ -292,8 +336,15 @@ fn load(broker: &Broker) -> Result<(), BrokerError> {
     broker.offsets_file.load(|json| broker.offsets.load(json))?;
     broker.delay.recover(&broker.store)?;
     let mut added = false;
-    for topic in system_topics(&broker.config.cluster, &broker.config.name, broker.live.create_topics()) {
-        added |= broker.topics.ensure(topic, broker.now_ms()).is_some_and(|change| change.changed);
+    for topic in system_topics(
+        &broker.config.cluster,
+        &broker.config.name,
+        broker.live.create_topics(),
+    ) {
+        added |= broker
+            .topics
+            .ensure(topic, broker.now_ms())
+            .is_some_and(|change| change.changed);
     }
     if added { broker.save_topics() } else { Ok(()) }
 }
@@ -307,7 +358,13 @@ fn start_workers(broker: &Arc<Broker>) -> Result<Workers, Error> {
             broker.delay.notify();
         }
         pop::arrived(&broker, arrival.topic, arrival.queue_id, arrival.tags_code);
-        longpoll::wake_arrival(&broker, arrival.topic, arrival.queue_id, arrival.queue_offset.get(), arrival.tags_code);
+        longpoll::wake_arrival(
+            &broker,
+            arrival.topic,
+            arrival.queue_id,
+            arrival.queue_offset.get(),
+            arrival.tags_code,
+        );
     }));
     Registration::start(broker);
     broker.spawn(longpoll::run_deadlines(broker.clone()));
@@ -318,7 +375,10 @@ fn start_workers(broker: &Arc<Broker>) -> Result<Workers, Error> {
         .name("broker-delay".to_owned())
         .spawn(move || delay::run(&owner))
         .map_err(thread)?;
-    Ok(Workers { delivery, pop: pop::start(broker).map_err(thread)? })
+    Ok(Workers {
+        delivery,
+        pop: pop::start(broker).map_err(thread)?,
+    })
 }
 
 /// Writes the committed offsets now and then.
@@ -366,7 +426,10 @@ impl Running {
         }
         while servers.join_next().await.is_some() {}
         broker.tasks.close();
-        if tokio::time::timeout(DRAIN, broker.tasks.wait()).await.is_err() {
+        if tokio::time::timeout(DRAIN, broker.tasks.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!("tasks cut at the end of the stop");
         }
         let workers = self.workers.take();
@@ -400,7 +463,9 @@ fn close(broker: &Arc<Broker>, workers: Option<Workers>) -> Result<(), Error> {
         }
         pop::stop(broker, workers.pop);
     }
-    let saved = broker.save_offsets().and_then(|()| broker.delay.save(broker));
+    let saved = broker
+        .save_offsets()
+        .and_then(|()| broker.delay.save(broker));
     broker.store.close().map_err(Error::Store)?;
     tracing::info!("broker stopped");
     saved.map_err(Error::from)

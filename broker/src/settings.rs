@@ -85,7 +85,8 @@ impl LiveSettings {
 
     /// Lays changes that an earlier run kept over the settings; what no longer fits is left out.
     pub(crate) fn restore(&self, json: &[u8]) {
-        let kept: std::collections::BTreeMap<String, String> = wire::json::from_slice(json).unwrap_or_default();
+        let kept: std::collections::BTreeMap<String, String> =
+            wire::json::from_slice(json).unwrap_or_default();
         for (key, value) in kept {
             match Self::check(&key, &value) {
                 Ok(()) => self.set(&key, &value),
@@ -107,12 +108,12 @@ impl LiveSettings {
                 .filter(|bits| (0..=7).contains(bits))
                 .map(|_| ())
                 .ok_or(ChangeError::Value("a sum of 4 (read) and 2 (write)")),
-            Some("create.topics" | "create.groups") => {
-                parse_bool(value).map(|_| ()).ok_or(ChangeError::Value("true or false"))
-            }
-            Some("limits.message_size") => {
-                parse_size(value).map(|_| ()).ok_or(ChangeError::Value("a size of 1B to 8MiB"))
-            }
+            Some("create.topics" | "create.groups") => parse_bool(value)
+                .map(|_| ())
+                .ok_or(ChangeError::Value("true or false")),
+            Some("limits.message_size") => parse_size(value)
+                .map(|_| ())
+                .ok_or(ChangeError::Value("a size of 1B to 8MiB")),
             _ => Err(ChangeError::Fixed),
         }
     }
@@ -147,7 +148,10 @@ impl LiveSettings {
 
 /// Our name of a setting that may change.
 pub(crate) fn canonical(key: &str) -> Option<&'static str> {
-    CHANGEABLE.iter().find(|(ours, theirs)| *ours == key || *theirs == key).map(|(ours, _)| *ours)
+    CHANGEABLE
+        .iter()
+        .find(|(ours, theirs)| *ours == key || *theirs == key)
+        .map(|(ours, _)| *ours)
 }
 
 fn parse_bool(value: &str) -> Option<bool> {
@@ -170,12 +174,29 @@ mod tests {
     #[test]
     fn only_listed_keys_change_and_only_to_good_values() {
         let live = LiveSettings::new(&Config::default());
-        for (key, value) in [("brokerPermission", "4"), ("create.topics", "false"), ("maxMessageSize", "1048576")] {
+        for (key, value) in [
+            ("brokerPermission", "4"),
+            ("create.topics", "false"),
+            ("maxMessageSize", "1048576"),
+        ] {
             assert_eq!(LiveSettings::check(key, value), Ok(()));
             live.set(key, value);
         }
-        assert_eq!((live.permission(), live.create_topics(), live.message_size_bytes()), (4, false, 1 << 20));
-        assert_eq!(LiveSettings::check("brokerName", "x"), Err(ChangeError::Fixed));
-        assert!(matches!(LiveSettings::check("maxMessageSize", "9GiB"), Err(ChangeError::Value(_))));
+        assert_eq!(
+            (
+                live.permission(),
+                live.create_topics(),
+                live.message_size_bytes()
+            ),
+            (4, false, 1 << 20)
+        );
+        assert_eq!(
+            LiveSettings::check("brokerName", "x"),
+            Err(ChangeError::Fixed)
+        );
+        assert!(matches!(
+            LiveSettings::check("maxMessageSize", "9GiB"),
+            Err(ChangeError::Value(_))
+        ));
     }
 }

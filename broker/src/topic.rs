@@ -32,23 +32,23 @@ const CHANGES_MAX: usize = 256;
 /// One topic, in the JSON shape of RocketMQ 5.4.0 `TopicConfig`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct TopicConfig {
+pub(crate) struct TopicConfig {
     /// Free settings: `message.type`, and Gantry's own under `gantry.`.
-    pub attributes: BTreeMap<String, String>,
+    pub(crate) attributes: BTreeMap<String, String>,
     /// Ordered: named in the order configuration of the name servers.
-    pub order: bool,
+    pub(crate) order: bool,
     /// Bits read 4, write 2, inherit 1.
-    pub perm: i32,
+    pub(crate) perm: i32,
     /// Queues that consumers see.
-    pub read_queue_nums: i32,
+    pub(crate) read_queue_nums: i32,
     /// `SINGLE_TAG` or `MULTI_TAG`.
-    pub topic_filter_type: String,
+    pub(crate) topic_filter_type: String,
     /// Its name.
-    pub topic_name: String,
+    pub(crate) topic_name: String,
     /// System bits; passed through.
-    pub topic_sys_flag: i32,
+    pub(crate) topic_sys_flag: i32,
     /// Queues that producers see.
-    pub write_queue_nums: i32,
+    pub(crate) write_queue_nums: i32,
 }
 
 impl Default for TopicConfig {
@@ -95,7 +95,10 @@ impl TopicConfig {
 
     /// Version for optimistic changes; 1 for a topic that only native tools wrote.
     pub(crate) fn version(&self) -> u64 {
-        self.attributes.get(ATTRIBUTE_VERSION).and_then(|v| v.parse().ok()).unwrap_or(1)
+        self.attributes
+            .get(ATTRIBUTE_VERSION)
+            .and_then(|v| v.parse().ok())
+            .unwrap_or(1)
     }
 }
 
@@ -109,7 +112,7 @@ struct TopicFile {
 
 type Snapshot = HashMap<Arc<str>, Arc<TopicConfig>>;
 
-/// Answer of [`TopicTable::upsert`].
+/// Answer of a change.
 #[derive(Clone, Debug)]
 pub(crate) struct TopicChange {
     /// The topic as it is now.
@@ -184,12 +187,19 @@ impl TopicTable {
     /// The text of `topics.json`.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         let inner = self.inner.lock();
-        let file = TopicFile { data_version: inner.version, topic_config_table: self.sorted() };
+        let file = TopicFile {
+            data_version: inner.version,
+            topic_config_table: self.sorted(),
+        };
         serde_json::to_vec_pretty(&file).unwrap_or_default()
     }
 
     fn sorted(&self) -> BTreeMap<String, TopicConfig> {
-        self.snapshot.load().iter().map(|(name, config)| (name.to_string(), config.as_ref().clone())).collect()
+        self.snapshot
+            .load()
+            .iter()
+            .map(|(name, config)| (name.to_string(), config.as_ref().clone()))
+            .collect()
     }
 
     /// The topic, if it exists. Cheap: no lock.
@@ -205,7 +215,10 @@ impl TopicTable {
     /// All topics with the version that belongs to them.
     pub(crate) fn all(&self) -> (DataVersion, Vec<Arc<TopicConfig>>) {
         let inner = self.inner.lock();
-        (inner.version, self.snapshot.load().values().cloned().collect())
+        (
+            inner.version,
+            self.snapshot.load().values().cloned().collect(),
+        )
     }
 
     /// Number of topics.
@@ -217,6 +230,7 @@ impl TopicTable {
     ///
     /// # Errors
     /// `None` when the table is full.
+    #[cfg(test)]
     pub(crate) fn upsert(&self, config: TopicConfig, now_ms: u64) -> Option<TopicChange> {
         self.modify(&config.topic_name.clone(), now_ms, |_| Some(config))
     }
@@ -243,7 +257,10 @@ impl TopicTable {
         let wanted = change(known.map(Arc::as_ref))?;
         if let Some(known) = known {
             if **known == wanted {
-                return Some(TopicChange { config: known.clone(), changed: false });
+                return Some(TopicChange {
+                    config: known.clone(),
+                    changed: false,
+                });
             }
         } else if snapshot.len() >= TOPICS_MAX {
             return None;
@@ -252,7 +269,10 @@ impl TopicTable {
         let mut next = snapshot.as_ref().clone();
         next.insert(Arc::from(topic), config.clone());
         self.publish(&mut inner, next, topic, now_ms);
-        Some(TopicChange { config, changed: true })
+        Some(TopicChange {
+            config,
+            changed: true,
+        })
     }
 
     /// Removes a topic; whether it was there.
@@ -286,7 +306,10 @@ impl TopicTable {
     pub(crate) fn registration(&self, synced: Option<u64>) -> RegistrationView {
         let inner = self.inner.lock();
         let snapshot = self.snapshot.load_full();
-        let first_kept = inner.changes.front().map_or(inner.sequence + 1, |(sequence, _)| *sequence);
+        let first_kept = inner
+            .changes
+            .front()
+            .map_or(inner.sequence + 1, |(sequence, _)| *sequence);
         let incremental = synced.filter(|known| known + 1 >= first_kept && *known < inner.sequence);
         let topics = match incremental {
             Some(known) => {
@@ -298,11 +321,19 @@ impl TopicTable {
                     .collect();
                 names.sort_unstable();
                 names.dedup();
-                names.iter().filter_map(|name| snapshot.get(*name).cloned()).collect()
+                names
+                    .iter()
+                    .filter_map(|name| snapshot.get(*name).cloned())
+                    .collect()
             }
             None => snapshot.values().cloned().collect(),
         };
-        RegistrationView { sequence: inner.sequence, version: inner.version, topics, full: incremental.is_none() }
+        RegistrationView {
+            sequence: inner.sequence,
+            version: inner.version,
+            topics,
+            full: incremental.is_none(),
+        }
     }
 
     /// Sequence number of the last change.
@@ -321,12 +352,20 @@ pub(crate) fn system_topics(cluster: &str, broker: &str, auto_create: bool) -> V
         TopicConfig::new("OFFSET_MOVED_EVENT", 1, PERM_READ_WRITE),
         TopicConfig::new(names::SCHEDULE_TOPIC, 18, PERM_READ_WRITE),
         TopicConfig::new(&format!("{cluster}_REPLY_TOPIC"), 1, PERM_READ_WRITE),
-        TopicConfig::new(&format!("{}REVIVE_LOG_{cluster}", names::SYSTEM_PREFIX), 8, PERM_READ_WRITE),
+        TopicConfig::new(
+            &format!("{}REVIVE_LOG_{cluster}", names::SYSTEM_PREFIX),
+            8,
+            PERM_READ_WRITE,
+        ),
         TopicConfig::new(names::HALF_TOPIC, 1, PERM_READ_WRITE),
         TopicConfig::new(names::OP_HALF_TOPIC, 1, PERM_READ_WRITE),
     ];
     if auto_create {
-        topics.push(TopicConfig::new(names::AUTO_CREATE_TOPIC, 8, PERM_READ_WRITE | PERM_INHERIT));
+        topics.push(TopicConfig::new(
+            names::AUTO_CREATE_TOPIC,
+            8,
+            PERM_READ_WRITE | PERM_INHERIT,
+        ));
     }
     topics
 }
@@ -341,9 +380,19 @@ mod tests {
         let first = table.upsert(TopicConfig::new("t", 4, 6), 2).unwrap();
         assert!(first.changed);
         let version = table.all().0;
-        assert!(!table.upsert(TopicConfig::new("t", 4, 6), 3).unwrap().changed);
+        assert!(
+            !table
+                .upsert(TopicConfig::new("t", 4, 6), 3)
+                .unwrap()
+                .changed
+        );
         assert_eq!(table.all().0, version);
-        assert!(table.upsert(TopicConfig::new("t", 8, 6), 3).unwrap().changed);
+        assert!(
+            table
+                .upsert(TopicConfig::new("t", 8, 6), 3)
+                .unwrap()
+                .changed
+        );
         assert_ne!(table.all().0, version);
     }
 

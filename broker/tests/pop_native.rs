@@ -17,10 +17,16 @@ async fn a_pop_answers_in_the_form_of_apache() {
     bench.send("T", 0, "a", "t").await;
     bench.send("T", 0, "b", "t").await;
     let answer = bench.native_pop("g", "T", 32, 11_000, 0).await;
-    assert_eq!((answer.response_code(), answer.remark.as_deref()), (ResponseCode::Success, Some("FOUND")));
+    assert_eq!(
+        (answer.response_code(), answer.remark.as_deref()),
+        (ResponseCode::Success, Some("FOUND"))
+    );
     let header: PopResponse = answer.header().unwrap();
     assert_eq!(
-        (header.start_offset_info.as_deref(), header.msg_offset_info.as_deref()),
+        (
+            header.start_offset_info.as_deref(),
+            header.msg_offset_info.as_deref()
+        ),
         (Some("0 0 0"), Some("0 0 0,1"))
     );
     assert_eq!((header.invisible_ms, header.rest_num), (11_000, 0));
@@ -28,15 +34,27 @@ async fn a_pop_answers_in_the_form_of_apache() {
     assert!(!answer.ext.contains("leases") && !answer.ext.contains("groupVersion"));
     let receipts = native_receipts(&answer);
     let acked = bench.native_ack("g", "T", &receipts[0].0).await;
-    assert_eq!((acked.response_code(), acked.ext.get("status")), (ResponseCode::Success, Some("acked")));
+    assert_eq!(
+        (acked.response_code(), acked.ext.get("status")),
+        (ResponseCode::Success, Some("acked"))
+    );
     let again = bench.native_ack("g", "T", &receipts[0].0).await;
-    assert_eq!((again.response_code(), again.ext.get("status")), (ResponseCode::Success, Some("already")));
+    assert_eq!(
+        (again.response_code(), again.ext.get("status")),
+        (ResponseCode::Success, Some("already"))
+    );
     let empty = bench.native_pop("g", "T", 32, 11_000, 0).await;
     assert_eq!(
         (empty.response_code(), empty.remark.as_deref()),
         (ResponseCode::PollingTimeout, Some("NO_MESSAGE_IN_QUEUE"))
     );
-    assert_eq!((empty.ext.get("startOffsetInfo"), empty.ext.get("msgOffsetInfo")), (Some(""), Some("")));
+    assert_eq!(
+        (
+            empty.ext.get("startOffsetInfo"),
+            empty.ext.get("msgOffsetInfo")
+        ),
+        (Some(""), Some(""))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -49,17 +67,29 @@ async fn a_retry_comes_under_its_first_topic_with_a_receipt_and_can_be_acked() {
     assert_eq!(answer.response_code(), ResponseCode::Success);
     let body = answer.body.to_bytes();
     let view = RecordView::parse(&body).unwrap();
-    assert_eq!((view.topic, view.queue_id, view.reconsume_times), ("T", 0, 1));
+    assert_eq!(
+        (view.topic, view.queue_id, view.reconsume_times),
+        ("T", 0, 1)
+    );
     assert_eq!(view.property("ORIGIN_GROUP"), Some("g"));
-    assert_eq!(view.property("1ST_POP_TIME"), Some(first[0].0.pop_time_ms.to_string().as_str()));
+    assert_eq!(
+        view.property("1ST_POP_TIME"),
+        Some(first[0].0.pop_time_ms.to_string().as_str())
+    );
     assert_eq!(view.property("__LEASE"), None);
     assert_eq!(answer.ext.get("startOffsetInfo"), Some("2 0 0"));
     let second = native_receipts(&answer);
     assert_eq!(second[0].0.retry.text(), "2");
     let stale = bench.native_ack("g", "T", &first[0].0).await;
-    assert_eq!((stale.response_code(), stale.ext.get("status")), (ResponseCode::NoMessage, Some("gone")));
+    assert_eq!(
+        (stale.response_code(), stale.ext.get("status")),
+        (ResponseCode::NoMessage, Some("gone"))
+    );
     let acked = bench.native_ack("g", "T", &second[0].0).await;
-    assert_eq!((acked.response_code(), acked.ext.get("status")), (ResponseCode::Success, Some("acked")));
+    assert_eq!(
+        (acked.response_code(), acked.ext.get("status")),
+        (ResponseCode::Success, Some("acked"))
+    );
     let over = bench.native_ack("g", "%RETRY%g+T", &second[0].0).await;
     assert_eq!(over.ext.get("status"), Some("already"));
 }
@@ -76,14 +106,23 @@ async fn another_invisible_time_keeps_the_receipt_good() {
     assert_eq!(header.pop_time_ms, receipt.pop_time_ms);
     assert!(header.invisible_ms >= 60_000);
     tokio::time::sleep(2 * SECOND).await;
-    assert_eq!(bench.native_pop("g", "T", 1, 1_000, 0).await.response_code(), ResponseCode::PollingTimeout);
+    assert_eq!(
+        bench
+            .native_pop("g", "T", 1, 1_000, 0)
+            .await
+            .response_code(),
+        ResponseCode::PollingTimeout
+    );
     receipt.invisible_ms = header.invisible_ms;
     let shorter = bench.native_change("g", "T", &receipt, 0).await;
     assert_eq!(shorter.response_code(), ResponseCode::Success);
     let again = bench.native_pop("g", "T", 1, 60_000, 3_000).await;
     assert_eq!(again.response_code(), ResponseCode::Success);
     let gone = bench.native_change("g", "T", &receipt, 5_000).await;
-    assert_eq!((gone.response_code(), gone.ext.get("popTime")), (ResponseCode::NoMessage, Some("0")));
+    assert_eq!(
+        (gone.response_code(), gone.ext.get("popTime")),
+        (ResponseCode::NoMessage, Some("0"))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -98,12 +137,23 @@ async fn a_batch_of_acks_settles_the_bits_that_are_set() {
         r#"{{"acks":[{{"b":"BQ==","c":"g","it":60000,"pt":{},"q":0,"r":"0","rq":{},"so":0,"t":"T"}}],"brokerName":"broker-a"}}"#,
         receipt.pop_time_ms, receipt.revive_queue_id
     );
-    let answer = bench.call(Command::request(RequestCode::BatchAckMessage).with_body(body)).await;
-    assert_eq!((answer.response_code(), answer.ext.get("gone")), (ResponseCode::Success, Some("0")));
+    let answer = bench
+        .call(Command::request(RequestCode::BatchAckMessage).with_body(body))
+        .await;
+    assert_eq!(
+        (answer.response_code(), answer.ext.get("gone")),
+        (ResponseCode::Success, Some("0"))
+    );
     let lag = bench.lag("g").await;
-    let queue = lag.queues.iter().find(|queue| queue.topic == "T" && queue.queue_id == 0).unwrap();
+    let queue = lag
+        .queues
+        .iter()
+        .find(|queue| queue.topic == "T" && queue.queue_id == 0)
+        .unwrap();
     assert_eq!((queue.ack_floor, queue.in_flight), (1, 1));
-    let nothing = bench.call(Command::request(RequestCode::BatchAckMessage)).await;
+    let nothing = bench
+        .call(Command::request(RequestCode::BatchAckMessage))
+        .await;
     assert_eq!(nothing.response_code(), ResponseCode::NoMessage);
 }
 
@@ -120,17 +170,46 @@ async fn bad_requests_get_the_codes_of_apache() {
     let outside = ack(&|receipt| receipt.queue_offset = Some(999), "T").await;
     assert_eq!(
         (outside.response_code(), outside.remark.as_deref()),
-        (ResponseCode::NoMessage, Some("offset is illegal, key:T@0, commit:999, store:0~1"))
+        (
+            ResponseCode::NoMessage,
+            Some("offset is illegal, key:T@0, commit:999, store:0~1")
+        )
     );
-    assert_eq!(ack(&|receipt| receipt.queue_id = 99, "T").await.response_code(), ResponseCode::MessageIllegal);
-    assert_eq!(ack(&|_| {}, "nope").await.response_code(), ResponseCode::TopicNotExist);
-    assert_eq!(ack(&|receipt| receipt.pop_time_ms += 1, "T").await.ext.get("status"), Some("already"));
+    assert_eq!(
+        ack(&|receipt| receipt.queue_id = 99, "T")
+            .await
+            .response_code(),
+        ResponseCode::MessageIllegal
+    );
+    assert_eq!(
+        ack(&|_| {}, "nope").await.response_code(),
+        ResponseCode::TopicNotExist
+    );
+    assert_eq!(
+        ack(&|receipt| receipt.pop_time_ms += 1, "T")
+            .await
+            .ext
+            .get("status"),
+        Some("already")
+    );
     let many = bench.native_pop("g", "T", 33, 1_000, 0).await;
-    assert_eq!((many.response_code(), many.ext.get("popTime")), (ResponseCode::InvalidParameter, Some("0")));
+    assert_eq!(
+        (many.response_code(), many.ext.get("popTime")),
+        (ResponseCode::InvalidParameter, Some("0"))
+    );
     let nobody = bench.native_pop("nobody", "T", 1, 1_000, 0).await;
-    assert_eq!(nobody.response_code(), ResponseCode::SubscriptionGroupNotExist);
-    let late = bench.pop_command("g", "T", 1, 1_000).with_ext("gantry", "0").with_ext("bornTime", 1);
-    assert_eq!(bench.call(late).await.response_code(), ResponseCode::PollingTimeout);
+    assert_eq!(
+        nobody.response_code(),
+        ResponseCode::SubscriptionGroupNotExist
+    );
+    let late = bench
+        .pop_command("g", "T", 1, 1_000)
+        .with_ext("gantry", "0")
+        .with_ext("bornTime", 1);
+    assert_eq!(
+        bench.call(late).await.response_code(),
+        ResponseCode::PollingTimeout
+    );
 }
 
 /// A pop that waits is answered by the message, by exactly one of several, and at its deadline.
@@ -158,6 +237,9 @@ async fn waiting_pops_are_answered_one_per_message_and_in_time() {
             bench.send("T", 0, "m", "t").await;
         }
     );
-    let found = [&first, &second].iter().filter(|answer| answer.response_code() == ResponseCode::Success).count();
+    let found = [&first, &second]
+        .iter()
+        .filter(|answer| answer.response_code() == ResponseCode::Success)
+        .count();
     assert_eq!(found, 1);
 }

@@ -1,4 +1,12 @@
 //! What name servers hear from a broker, and when.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    clippy::disallowed_methods,
+    reason = "a test"
+)]
 
 mod support;
 
@@ -23,11 +31,17 @@ impl Service for Listener {
 
 fn listen(addr: SocketAddr) -> std::io::Result<(Server, mpsc::Receiver<Command>)> {
     let (send, heard) = mpsc::channel(1_000);
-    Ok((Server::bind(ServerOptions::new(addr), Arc::new(Listener(send)))?, heard))
+    Ok((
+        Server::bind(ServerOptions::new(addr), Arc::new(Listener(send)))?,
+        heard,
+    ))
 }
 
 async fn next(heard: &mut mpsc::Receiver<Command>) -> Command {
-    tokio::time::timeout(SOON, heard.recv()).await.unwrap().unwrap()
+    tokio::time::timeout(SOON, heard.recv())
+        .await
+        .unwrap()
+        .unwrap()
 }
 
 fn body(cmd: &Command) -> serde_json::Value {
@@ -36,12 +50,20 @@ fn body(cmd: &Command) -> serde_json::Value {
 
 fn topics(cmd: &Command) -> Vec<String> {
     let body = body(cmd);
-    body["topicConfigSerializeWrapper"]["topicConfigTable"].as_object().unwrap().keys().cloned().collect()
+    body["topicConfigSerializeWrapper"]["topicConfigTable"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .cloned()
+        .collect()
 }
 
 fn version(cmd: &Command) -> (i64, i64) {
     let version = &body(cmd)["topicConfigSerializeWrapper"]["dataVersion"];
-    (version["counter"].as_i64().unwrap(), version["timestamp"].as_i64().unwrap())
+    (
+        version["counter"].as_i64().unwrap(),
+        version["timestamp"].as_i64().unwrap(),
+    )
 }
 
 #[tokio::test]
@@ -69,7 +91,11 @@ async fn all_topics_first_then_each_change_at_once_then_the_farewell() {
     assert_eq!(topics(&third), ["%RETRY%g"]);
     assert_ne!(version(&third), version(&second));
 
-    fix.ok(request(RequestCode::DeleteTopicInBroker, &[("topic", "one")])).await;
+    fix.ok(request(
+        RequestCode::DeleteTopicInBroker,
+        &[("topic", "one")],
+    ))
+    .await;
     let fourth = next(&mut heard).await;
     assert!(topics(&fourth).len() > 5 && !topics(&fourth).contains(&"one".to_owned()));
 
@@ -95,7 +121,10 @@ async fn a_name_server_that_comes_back_hears_everything_again() {
         }
     };
     let again = next(&mut heard).await;
-    assert!(topics(&again).contains(&"meanwhile".to_owned()) && topics(&again).contains(&"TBW102".to_owned()));
+    assert!(
+        topics(&again).contains(&"meanwhile".to_owned())
+            && topics(&again).contains(&"TBW102".to_owned())
+    );
 }
 
 #[tokio::test]
@@ -112,7 +141,11 @@ async fn the_brokers_permission_is_registered_for_every_topic() {
     let namesrv = server.local_addr().to_string();
     let fix = Fixture::start_with(|config| config.namesrv = vec![namesrv]).await;
     next(&mut heard).await;
-    fix.ok(Command::request(RequestCode::UpdateBrokerConfig).with_body("brokerPermission=4")).await;
+    fix.ok(Command::request(RequestCode::UpdateBrokerConfig).with_body("brokerPermission=4"))
+        .await;
     let again = next(&mut heard).await;
-    assert_eq!(body(&again)["topicConfigSerializeWrapper"]["topicConfigTable"]["BenchmarkTest"]["perm"], 4);
+    assert_eq!(
+        body(&again)["topicConfigSerializeWrapper"]["topicConfigTable"]["BenchmarkTest"]["perm"],
+        4
+    );
 }

@@ -1,4 +1,12 @@
 //! Sends, pulls and long polls over real sockets.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    clippy::disallowed_methods,
+    reason = "a test"
+)]
 
 mod support;
 
@@ -12,8 +20,18 @@ use wire::{Command, RequestCode};
 async fn a_message_comes_back_as_it_was_sent() {
     let fix = Fixture::start().await;
     fix.create_topic("orders", 4).await;
-    let answer = fix.ok(send("orders", 2, &[("TAGS", "new"), ("KEYS", "k1 k2"), ("amount", "7")], "body")).await;
-    assert_eq!((number(&answer, "queueId"), number(&answer, "queueOffset")), (2, 0));
+    let answer = fix
+        .ok(send(
+            "orders",
+            2,
+            &[("TAGS", "new"), ("KEYS", "k1 k2"), ("amount", "7")],
+            "body",
+        ))
+        .await;
+    assert_eq!(
+        (number(&answer, "queueId"), number(&answer, "queueOffset")),
+        (2, 0)
+    );
     assert_eq!(answer.ext.get("msgId").map(str::len), Some(32));
     assert_eq!(answer.ext.get("transactionId").map(str::len), Some(32));
     assert_eq!(answer.ext.get("MSG_REGION"), Some("DefaultRegion"));
@@ -21,12 +39,25 @@ async fn a_message_comes_back_as_it_was_sent() {
     assert_eq!(answer.ext.get("durability"), Some("buffered"));
     let messages = fix.read("orders", 2, 0, 1).await;
     let message = &messages[0];
-    assert_eq!((message.topic.as_str(), message.body.as_str(), message.queue_offset), ("orders", "body", 0));
+    assert_eq!(
+        (
+            message.topic.as_str(),
+            message.body.as_str(),
+            message.queue_offset
+        ),
+        ("orders", "body", 0)
+    );
     assert_eq!(message.property("amount"), Some("7"));
     assert_eq!(message.property("KEYS"), Some("k1 k2"));
-    assert_eq!(message.property("UNIQ_KEY"), answer.ext.get("transactionId"));
+    assert_eq!(
+        message.property("UNIQ_KEY"),
+        answer.ext.get("transactionId")
+    );
     assert_eq!(message.property("CLUSTER"), Some("DefaultCluster"));
-    assert_eq!(Some(message.store_ts_ms.to_string().as_str()), answer.ext.get("storedAt"));
+    assert_eq!(
+        Some(message.store_ts_ms.to_string().as_str()),
+        answer.ext.get("storedAt")
+    );
 }
 
 #[tokio::test]
@@ -34,16 +65,24 @@ async fn the_first_send_creates_its_topic_from_the_template() {
     let fix = Fixture::start().await;
     let answer = fix.ok(send("fresh", -1, &[], "x")).await;
     assert!((0..4).contains(&number(&answer, "queueId")));
-    let detail = fix.ok(request(RequestCode::GetTopicConfig, &[("topic", "fresh")])).await;
+    let detail = fix
+        .ok(request(RequestCode::GetTopicConfig, &[("topic", "fresh")]))
+        .await;
     let text = String::from_utf8(detail.body.to_bytes().to_vec()).unwrap();
-    assert!(text.contains(r#""perm":6"#) && text.contains(r#""readQueueNums":4"#), "{text}");
+    assert!(
+        text.contains(r#""perm":6"#) && text.contains(r#""readQueueNums":4"#),
+        "{text}"
+    );
 }
 
 #[tokio::test]
 async fn without_auto_creation_an_unknown_topic_is_refused() {
     let fix = Fixture::start_with(|config| config.create.topics = false).await;
     let answer = fix.call(send("fresh", 0, &[], "x")).await;
-    assert_eq!((answer.code, answer.ext.get("reason")), (17, Some("topic_not_found")));
+    assert_eq!(
+        (answer.code, answer.ext.get("reason")),
+        (17, Some("topic_not_found"))
+    );
     assert_eq!(answer.ext.get("MSG_REGION"), Some("DefaultRegion"));
 }
 
@@ -55,7 +94,9 @@ async fn sends_say_when_they_are_on_the_disk() {
     assert_eq!(answer.ext.get("durability"), Some("flushed"));
     let fix = Fixture::start().await;
     fix.create_topic("t", 1).await;
-    let answer = fix.ok(send("t", 0, &[], "x").with_ext("durability", "flushed")).await;
+    let answer = fix
+        .ok(send("t", 0, &[], "x").with_ext("durability", "flushed"))
+        .await;
     assert_eq!(answer.ext.get("durability"), Some("flushed"));
 }
 
@@ -65,20 +106,43 @@ async fn a_batch_gets_consecutive_offsets_and_keeps_its_properties() {
     fix.create_topic("t", 1).await;
     fix.send("t", 0, &[], "before").await;
     let text = properties_text(&[("TAGS", "b")]);
-    let entries =
-        ["one", "two", "three"].map(|body| BatchEntry { flag: 3, body: body.as_bytes(), properties: text.as_bytes() });
-    for (code, flag) in [(RequestCode::SendBatchMessage, "true"), (RequestCode::SendMessageV2, "1")] {
+    let entries = ["one", "two", "three"].map(|body| BatchEntry {
+        flag: 3,
+        body: body.as_bytes(),
+        properties: text.as_bytes(),
+    });
+    for (code, flag) in [
+        (RequestCode::SendBatchMessage, "true"),
+        (RequestCode::SendMessageV2, "1"),
+    ] {
         let mut cmd = send("t", 0, &[], "").with_body(encode_batch(entries).unwrap());
         cmd.code = code.code();
         cmd.ext.put("m", flag);
         let answer = fix.ok(cmd).await;
-        assert_eq!(answer.ext.get("msgId").map(|ids| ids.split(',').count()), Some(3));
+        assert_eq!(
+            answer.ext.get("msgId").map(|ids| ids.split(',').count()),
+            Some(3)
+        );
     }
     let messages = fix.read("t", 0, 0, 7).await;
-    let bodies: Vec<&str> = messages.iter().map(|message| message.body.as_str()).collect();
-    assert_eq!(bodies, ["before", "one", "two", "three", "one", "two", "three"]);
-    assert_eq!(messages[1].properties, [("TAGS".to_owned(), "b".to_owned())]);
-    assert!(messages.iter().enumerate().all(|(i, message)| message.queue_offset == i as i64));
+    let bodies: Vec<&str> = messages
+        .iter()
+        .map(|message| message.body.as_str())
+        .collect();
+    assert_eq!(
+        bodies,
+        ["before", "one", "two", "three", "one", "two", "three"]
+    );
+    assert_eq!(
+        messages[1].properties,
+        [("TAGS".to_owned(), "b".to_owned())]
+    );
+    assert!(
+        messages
+            .iter()
+            .enumerate()
+            .all(|(i, message)| message.queue_offset == i as i64)
+    );
 }
 
 #[tokio::test]
@@ -108,11 +172,20 @@ async fn tags_select_and_what_does_not_match_is_passed_over() {
     let fix = Fixture::start().await;
     fix.create_topic("t", 1).await;
     for i in 0..20 {
-        fix.send("t", 0, &[("TAGS", if i % 5 == 0 { "keep" } else { "drop" })], &i.to_string()).await;
+        fix.send(
+            "t",
+            0,
+            &[("TAGS", if i % 5 == 0 { "keep" } else { "drop" })],
+            &i.to_string(),
+        )
+        .await;
     }
     fix.read("t", 0, 0, 20).await;
     let answer = fix.call(pull("g", "t", 0, 0, "keep || other", 0)).await;
-    let bodies: Vec<String> = decode(&answer).into_iter().map(|message| message.body).collect();
+    let bodies: Vec<String> = decode(&answer)
+        .into_iter()
+        .map(|message| message.body)
+        .collect();
     assert_eq!(bodies, ["0", "5", "10", "15"]);
     assert_eq!(number(&answer, "nextBeginOffset"), 20);
     let answer = fix.call(pull("g", "t", 0, 0, "none", 0)).await;
@@ -130,7 +203,11 @@ async fn every_offset_outside_the_queue_is_told_where_to_go() {
     fix.read("t", 0, 0, 3).await;
     let check = async |queue: i32, offset: i64, code: i32, next: i64, remark: &str| {
         let answer = fix.call(pull("g", "t", queue, offset, "*", 0)).await;
-        assert_eq!((answer.code, number(&answer, "nextBeginOffset")), (code, next), "queue {queue} offset {offset}");
+        assert_eq!(
+            (answer.code, number(&answer, "nextBeginOffset")),
+            (code, next),
+            "queue {queue} offset {offset}"
+        );
         assert_eq!(answer.remark.as_deref(), Some(remark));
         assert_eq!(number(&answer, "maxOffset"), if queue == 0 { 3 } else { 0 });
         assert_eq!(number(&answer, "minOffset"), 0);
@@ -197,7 +274,10 @@ async fn one_way_sends_are_stored_and_not_answered() {
     for _ in 0..10 {
         let mut cmd = send("t", 0, &[], "quiet");
         cmd.flag |= wire::command::FLAG_ONEWAY;
-        fix.client.oneway(&fix.addr, cmd, support::SOON).await.unwrap();
+        fix.client
+            .oneway(&fix.addr, cmd, support::SOON)
+            .await
+            .unwrap();
     }
     assert_eq!(fix.read("t", 0, 0, 10).await.len(), 10);
 }
@@ -209,10 +289,17 @@ async fn a_message_is_found_by_its_place_in_the_log() {
     fix.send("t", 0, &[], "first").await;
     let message = fix.read("t", 0, 0, 1).await.remove(0);
     let at = message.physical_offset.to_string();
-    let answer = fix.ok(request(RequestCode::ViewMessageById, &[("topic", "t"), ("offset", &at)])).await;
+    let answer = fix
+        .ok(request(
+            RequestCode::ViewMessageById,
+            &[("topic", "t"), ("offset", &at)],
+        ))
+        .await;
     assert_eq!(decode(&answer)[0], message);
     for offset in ["999999", "1", "-5"] {
-        let answer: Command = fix.call(request(RequestCode::ViewMessageById, &[("offset", offset)])).await;
+        let answer: Command = fix
+            .call(request(RequestCode::ViewMessageById, &[("offset", offset)]))
+            .await;
         assert_eq!(answer.code, 1, "{offset}");
     }
 }

@@ -35,9 +35,12 @@ impl Subscription {
     /// The JSON of RocketMQ 5.4.0 `SubscriptionData`.
     pub(crate) fn to_json(&self) -> Value {
         let (codes, tags): (Vec<i64>, Vec<&String>) = match self.filter.as_deref() {
-            Some(Filter::Tags { tags, .. }) => {
-                (tags.iter().map(|tag| wire::message::tags::tags_code(tag)).collect(), tags.iter().collect())
-            }
+            Some(Filter::Tags { tags, .. }) => (
+                tags.iter()
+                    .map(|tag| wire::message::tags::tags_code(tag))
+                    .collect(),
+                tags.iter().collect(),
+            ),
             Some(Filter::All) | None => (Vec::new(), Vec::new()),
         };
         json!({
@@ -100,11 +103,13 @@ impl Group {
             match self.subscriptions.get(&subscription.topic) {
                 Some(known) if known.version >= subscription.version => {}
                 Some(_) => {
-                    self.subscriptions.insert(subscription.topic.clone(), Arc::new(subscription));
+                    self.subscriptions
+                        .insert(subscription.topic.clone(), Arc::new(subscription));
                 }
                 None => {
                     changed = true;
-                    self.subscriptions.insert(subscription.topic.clone(), Arc::new(subscription));
+                    self.subscriptions
+                        .insert(subscription.topic.clone(), Arc::new(subscription));
                 }
             }
         }
@@ -146,7 +151,12 @@ pub(crate) struct Consumers {
 impl Consumers {
     /// Notes a heartbeat. The answer says whether the members have to be told; `None` when a bound
     /// is reached.
-    pub(crate) fn heartbeat(&self, group: &str, beat: ConsumerHeartbeat, member: Member) -> Option<bool> {
+    pub(crate) fn heartbeat(
+        &self,
+        group: &str,
+        beat: ConsumerHeartbeat,
+        member: Member,
+    ) -> Option<bool> {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
         if !inner.groups.contains_key(group) && inner.groups.len() >= GROUPS_MAX {
@@ -159,13 +169,19 @@ impl Consumers {
         entry.consume_type = beat.consume_type;
         entry.message_model = beat.message_model;
         entry.consume_from_where = beat.consume_from_where;
-        inner.of_connection.entry(member.conn.id()).or_default().insert(group.to_owned());
+        inner
+            .of_connection
+            .entry(member.conn.id())
+            .or_default()
+            .insert(group.to_owned());
         // A client that reconnected is one member, not two.
         let stale: Vec<u64> = entry
             .members
             .values()
             .filter(|known| {
-                known.client_id == member.client_id && known.conn.id() != member.conn.id() && known.conn.is_closed()
+                known.client_id == member.client_id
+                    && known.conn.id() != member.conn.id()
+                    && known.conn.is_closed()
             })
             .map(|known| known.conn.id())
             .collect();
@@ -173,7 +189,9 @@ impl Consumers {
             entry.members.remove(&id);
         }
         let joined = entry.members.insert(member.conn.id(), member).is_none();
-        let resubscribed = beat.subscriptions.is_some_and(|wanted| entry.subscribe(wanted));
+        let resubscribed = beat
+            .subscriptions
+            .is_some_and(|wanted| entry.subscribe(wanted));
         Some(joined || resubscribed)
     }
 
@@ -185,8 +203,15 @@ impl Consumers {
     /// A connection ended: the groups it was in, with the member that left.
     pub(crate) fn disconnected(&self, conn_id: u64) -> Vec<(String, Member)> {
         let mut inner = self.inner.lock();
-        let groups = inner.of_connection.get(&conn_id).cloned().unwrap_or_default();
-        groups.into_iter().filter_map(|group| inner.remove(conn_id, &group).map(|member| (group, member))).collect()
+        let groups = inner
+            .of_connection
+            .get(&conn_id)
+            .cloned()
+            .unwrap_or_default();
+        groups
+            .into_iter()
+            .filter_map(|group| inner.remove(conn_id, &group).map(|member| (group, member)))
+            .collect()
     }
 
     /// Forgets members that have been silent too long, with their groups.
@@ -196,20 +221,36 @@ impl Consumers {
             .groups
             .iter()
             .flat_map(|(name, group)| {
-                group.members.iter().filter(|(_, m)| !m.is_live(now)).map(move |(id, _)| (*id, name.clone()))
+                group
+                    .members
+                    .iter()
+                    .filter(|(_, m)| !m.is_live(now))
+                    .map(move |(id, _)| (*id, name.clone()))
             })
             .collect();
-        gone.into_iter().filter_map(|(id, group)| inner.remove(id, &group).map(|m| (group, m))).collect()
+        gone.into_iter()
+            .filter_map(|(id, group)| inner.remove(id, &group).map(|m| (group, m)))
+            .collect()
     }
 
     /// The subscription of a group to a topic.
     pub(crate) fn subscription(&self, group: &str, topic: &str) -> Option<Arc<Subscription>> {
-        self.inner.lock().groups.get(group)?.subscriptions.get(topic).cloned()
+        self.inner
+            .lock()
+            .groups
+            .get(group)?
+            .subscriptions
+            .get(topic)
+            .cloned()
     }
 
     /// Whether the group has members, and whether it is a broadcasting one.
     pub(crate) fn is_broadcasting(&self, group: &str) -> Option<bool> {
-        self.inner.lock().groups.get(group).map(|group| group.message_model == "BROADCASTING")
+        self.inner
+            .lock()
+            .groups
+            .get(group)
+            .map(|group| group.message_model == "BROADCASTING")
     }
 
     /// Client ids of a group, each once.
@@ -219,7 +260,13 @@ impl Consumers {
             .lock()
             .groups
             .get(group)
-            .map(|group| group.members.values().map(|member| member.client_id.clone()).collect())
+            .map(|group| {
+                group
+                    .members
+                    .values()
+                    .map(|member| member.client_id.clone())
+                    .collect()
+            })
             .unwrap_or_default();
         ids.sort_unstable();
         ids.dedup();
@@ -232,7 +279,14 @@ impl Consumers {
             .lock()
             .groups
             .get(group)
-            .map(|group| group.members.values().filter(|m| m.is_live(now)).map(|m| m.client_id.clone()).collect())
+            .map(|group| {
+                group
+                    .members
+                    .values()
+                    .filter(|m| m.is_live(now))
+                    .map(|m| m.client_id.clone())
+                    .collect()
+            })
             .unwrap_or_default()
     }
 
@@ -258,10 +312,5 @@ impl Consumers {
             .filter(|(_, group)| group.subscriptions.contains_key(topic))
             .map(|(name, _)| name.clone())
             .collect()
-    }
-
-    /// Names of the groups with members.
-    pub(crate) fn group_names(&self) -> Vec<String> {
-        self.inner.lock().groups.keys().cloned().collect()
     }
 }

@@ -58,11 +58,19 @@ impl Producers {
 
     /// The members of a group.
     pub(crate) fn members(&self, group: &str) -> Vec<Member> {
-        self.groups.lock().get(group).map(|members| members.values().cloned().collect()).unwrap_or_default()
+        self.groups
+            .lock()
+            .get(group)
+            .map(|members| members.values().cloned().collect())
+            .unwrap_or_default()
     }
 
     /// All groups with their members.
     pub(crate) fn all(&self) -> Vec<(String, Vec<Member>)> {
-        self.groups.lock().iter().map(|(group, members)| (group.clone(), members.values().cloned().collect())).collect()
+        self.groups
+            .lock()
+            .iter()
+            .map(|(group, members)| (group.clone(), members.values().cloned().collect()))
+            .collect()
     }
 }

@@ -43,9 +43,15 @@ struct AssignmentAnswer {
 
 /// The queues of this broker that are the client's, by equal consecutive shares of the sorted members
 /// (strategy `AVG`). Other strategies, unknown topics and clients that are no members get `{}`.
-pub(crate) fn query(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn query(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let body: AssignmentBody = json_body(cmd)?;
-    let Some(topic) = broker.topics.get(&body.topic) else { return Ok(nothing()) };
+    let Some(topic) = broker.topics.get(&body.topic) else {
+        return Ok(nothing());
+    };
     let queues = if body.message_model.eq_ignore_ascii_case("BROADCASTING") {
         (0..topic.read_queue_nums).collect()
     } else {
@@ -67,7 +73,9 @@ pub(crate) fn query(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>
             mode: "PULL",
         })
         .collect();
-    Ok(json_answer(&AssignmentAnswer { message_queue_assignments: assigned }))
+    Ok(json_answer(&AssignmentAnswer {
+        message_queue_assignments: assigned,
+    }))
 }
 
 fn nothing() -> Command {
@@ -83,7 +91,9 @@ fn share(queues: i32, members: usize, at: usize) -> Vec<i32> {
     let (base, rest) = (total / members, total % members);
     let start = at * base + at.min(rest);
     let len = base + usize::from(at < rest);
-    (start..start + len).filter_map(|id| i32::try_from(id).ok()).collect()
+    (start..start + len)
+        .filter_map(|id| i32::try_from(id).ok())
+        .collect()
 }
 
 #[cfg(test)]
@@ -93,7 +103,9 @@ mod tests {
     #[test]
     fn every_queue_is_in_exactly_one_share() {
         for (queues, members) in [(8, 3), (2, 5), (4, 1), (0, 2), (7, 7)] {
-            let all: Vec<i32> = (0..members).flat_map(|at| share(queues, members, at)).collect();
+            let all: Vec<i32> = (0..members)
+                .flat_map(|at| share(queues, members, at))
+                .collect();
             assert_eq!(all, (0..queues).collect::<Vec<_>>());
         }
     }

@@ -17,9 +17,14 @@ use crate::settings::{CHANGEABLE, ChangeError, LiveSettings};
 const TEXT_MAX: usize = 64 * 1024;
 
 /// Code 26: RocketMQ's names where it has one, then ours.
-pub(crate) fn get(broker: &Arc<Broker>, _cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn get(
+    broker: &Arc<Broker>,
+    _cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let mut response = success().with_body(text(broker).into_bytes());
-    let version = serde_json::to_string(&broker.config_version()).map_err(|_| BrokerError::Internal("version text"))?;
+    let version = serde_json::to_string(&broker.config_version())
+        .map_err(|_| BrokerError::Internal("version text"))?;
     response.ext.put("version", version);
     Ok(response)
 }
@@ -29,7 +34,10 @@ fn text(broker: &Broker) -> String {
     let live = &broker.live;
     let sync = config.flush.mode == FlushMode::Sync;
     let lines: Vec<(&str, String)> = vec![
-        ("autoCreateSubscriptionGroup", live.create_groups().to_string()),
+        (
+            "autoCreateSubscriptionGroup",
+            live.create_groups().to_string(),
+        ),
         ("autoCreateTopicEnable", live.create_topics().to_string()),
         ("brokerClusterName", config.cluster.clone()),
         ("brokerIP1", broker.store_host.ip().to_string()),
@@ -39,13 +47,22 @@ fn text(broker: &Broker) -> String {
         ("brokerRole", "ASYNC_MASTER".to_owned()),
         ("defaultTopicQueueNums", "8".to_owned()),
         ("enablePropertyFilter", "false".to_owned()),
-        ("flushDiskType", if sync { "SYNC_FLUSH" } else { "ASYNC_FLUSH" }.to_owned()),
-        ("flushIntervalCommitLog", config.flush.interval.0.to_string()),
+        (
+            "flushDiskType",
+            if sync { "SYNC_FLUSH" } else { "ASYNC_FLUSH" }.to_owned(),
+        ),
+        (
+            "flushIntervalCommitLog",
+            config.flush.interval.0.to_string(),
+        ),
         ("listenPort", broker.store_host.port().to_string()),
         ("mappedFileSizeCommitLog", config.segment.size.0.to_string()),
         ("maxMessageSize", live.message_size_bytes().to_string()),
         ("namesrvAddr", config.namesrv.join(";")),
-        ("registerNameServerPeriod", config.register_interval.0.to_string()),
+        (
+            "registerNameServerPeriod",
+            config.register_interval.0.to_string(),
+        ),
         ("storePathRootDir", config.data.display().to_string()),
         ("timerWheelEnable", "false".to_owned()),
         ("traceOn", "true".to_owned()),
@@ -64,10 +81,17 @@ fn text(broker: &Broker) -> String {
 }
 
 /// Code 25: all changes of the text or none; kept in the data directory.
-pub(crate) fn update(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn update(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let body = cmd.body.to_bytes();
     if body.len() > TEXT_MAX {
-        return Err(BrokerError::Body(format!("the text has {} bytes, the limit is {TEXT_MAX}", body.len())));
+        return Err(BrokerError::Body(format!(
+            "the text has {} bytes, the limit is {TEXT_MAX}",
+            body.len()
+        )));
     }
     let text = String::from_utf8_lossy(&body);
     let changes: Vec<(&str, &str)> = text
@@ -94,13 +118,18 @@ pub(crate) fn update(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection
 fn refusal(key: &str, error: &ChangeError) -> BrokerError {
     match error {
         ChangeError::Fixed => {
-            let list: Vec<String> = CHANGEABLE.iter().map(|(ours, theirs)| format!("{ours} ({theirs})")).collect();
+            let list: Vec<String> = CHANGEABLE
+                .iter()
+                .map(|(ours, theirs)| format!("{ours} ({theirs})"))
+                .collect();
             BrokerError::Forbidden(format!(
                 "{} can not change while the broker runs; these can: {}",
                 names::shorten(key),
                 list.join(", ")
             ))
         }
-        ChangeError::Value(wanted) => BrokerError::Invalid(format!("{} must be {wanted}", names::shorten(key))),
+        ChangeError::Value(wanted) => {
+            BrokerError::Invalid(format!("{} must be {wanted}", names::shorten(key)))
+        }
     }
 }

@@ -30,23 +30,40 @@ struct ConsumeStats {
 }
 
 /// Code 208. An unknown group has an empty table: tools then ask who is connected.
-pub(crate) fn stats(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn stats(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let group: String = cmd.ext.required("consumerGroup")?;
-    let one = cmd.ext.get("topic").filter(|topic| !topic.is_empty()).map(str::to_owned);
+    let one = cmd
+        .ext
+        .get("topic")
+        .filter(|topic| !topic.is_empty())
+        .map(str::to_owned);
     let list = cmd.ext.get("topicList").filter(|list| !list.is_empty());
     let topics: Vec<String> = match (one, list) {
         (Some(topic), _) => vec![topic],
-        (None, Some(list)) => list.split(';').filter(|topic| !topic.is_empty()).map(str::to_owned).collect(),
+        (None, Some(list)) => list
+            .split(';')
+            .filter(|topic| !topic.is_empty())
+            .map(str::to_owned)
+            .collect(),
         (None, None) => broker.offsets.topics_of(&group),
     };
     let mut table = QueueMap::default();
     for topic in topics {
-        let Some(config) = broker.topics.get(&topic) else { continue };
+        let Some(config) = broker.topics.get(&topic) else {
+            continue;
+        };
         let committed = broker.offsets.of_topic(&group, &topic);
         for queue_id in 0..config.read_queue_nums {
             let consumer_offset = committed.get(&queue_id).copied().unwrap_or(0).max(0);
-            let last =
-                if consumer_offset > 0 { store_time(broker, &topic, queue_id, consumer_offset - 1) } else { None };
+            let last = if consumer_offset > 0 {
+                store_time(broker, &topic, queue_id, consumer_offset - 1)
+            } else {
+                None
+            };
             table.insert(
                 MessageQueue::new(topic.clone(), broker.config.name.clone(), queue_id),
                 QueueProgress {
@@ -58,7 +75,10 @@ pub(crate) fn stats(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>
             );
         }
     }
-    let body = wire::json::to_vec_apache(&ConsumeStats { consume_tps: 0.0, offset_table: table });
+    let body = wire::json::to_vec_apache(&ConsumeStats {
+        consume_tps: 0.0,
+        offset_table: table,
+    });
     Ok(success().with_body(body))
 }
 
@@ -102,5 +122,8 @@ pub(crate) fn topics_of_group(
     }
     topics.sort_unstable();
     topics.dedup();
-    Ok(json_answer(&TopicList { broker_addr: broker.store_host.to_string(), topic_list: topics }))
+    Ok(json_answer(&TopicList {
+        broker_addr: broker.store_host.to_string(),
+        topic_list: topics,
+    }))
 }

@@ -45,15 +45,26 @@ struct ConsumerConnection {
 }
 
 /// Code 203.
-pub(crate) fn consumers(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn consumers(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let group: String = cmd.ext.required("consumerGroup")?;
-    let view = broker.consumers.view(&group).ok_or_else(|| BrokerError::NotOnline(names::shorten(&group)))?;
+    let view = broker
+        .consumers
+        .view(&group)
+        .ok_or_else(|| BrokerError::NotOnline(names::shorten(&group)))?;
     Ok(json_answer(&ConsumerConnection {
         connection_set: view.members.iter().map(ConnectionInfo::from).collect(),
         consume_from_where: view.consume_from_where,
         consume_type: view.consume_type,
         message_model: view.message_model,
-        subscription_table: view.subscriptions.iter().map(|(topic, s)| (topic.clone(), s.to_json())).collect(),
+        subscription_table: view
+            .subscriptions
+            .iter()
+            .map(|(topic, s)| (topic.clone(), s.to_json()))
+            .collect(),
     }))
 }
 
@@ -64,13 +75,22 @@ struct ProducerConnection {
 }
 
 /// Code 204.
-pub(crate) fn producers(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn producers(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let group: String = cmd.ext.required("producerGroup")?;
     let members = broker.producers.members(&group);
     if members.is_empty() {
-        return Err(BrokerError::Absent(format!("the producer group[{}] not exist", names::shorten(&group))));
+        return Err(BrokerError::Absent(format!(
+            "the producer group[{}] not exist",
+            names::shorten(&group)
+        )));
     }
-    Ok(json_answer(&ProducerConnection { connection_set: members.iter().map(ConnectionInfo::from).collect() }))
+    Ok(json_answer(&ProducerConnection {
+        connection_set: members.iter().map(ConnectionInfo::from).collect(),
+    }))
 }
 
 #[derive(Debug, Serialize)]

@@ -24,13 +24,17 @@ const BACKOFF_MAX_MS: u64 = 365 * 24 * 3_600_000;
 
 /// The settings of a group: stored ones, or those that its native configuration amounts to.
 pub(crate) fn spec_of(config: &GroupConfig) -> GroupSpec {
-    config.attributes.get(ATTRIBUTE_SPEC).and_then(|text| wire::json::from_slice(text.as_bytes()).ok()).unwrap_or_else(
-        || GroupSpec {
+    config
+        .attributes
+        .get(ATTRIBUTE_SPEC)
+        .and_then(|text| wire::json::from_slice(text.as_bytes()).ok())
+        .unwrap_or_else(|| GroupSpec {
             ordered: config.consume_message_orderly,
-            max_attempts: u32::try_from(config.retry_max_times.saturating_add(1)).unwrap_or(1).clamp(1, 100),
+            max_attempts: u32::try_from(config.retry_max_times.saturating_add(1))
+                .unwrap_or(1)
+                .clamp(1, 100),
             ..GroupSpec::default()
-        },
-    )
+        })
 }
 
 /// The stored subscriptions of a group.
@@ -62,8 +66,9 @@ fn change(
     build: impl FnOnce(Option<&GroupConfig>) -> Result<GroupConfig, BrokerError>,
 ) -> Result<Arc<GroupConfig>, BrokerError> {
     let mut refused = None;
-    let change =
-        broker.groups.modify(group, broker.now_ms(), |known| build(known).map_err(|error| refused = Some(error)).ok());
+    let change = broker.groups.modify(group, broker.now_ms(), |known| {
+        build(known).map_err(|error| refused = Some(error)).ok()
+    });
     if let Some(error) = refused {
         return Err(error);
     }
@@ -77,7 +82,11 @@ fn change(
 }
 
 /// Code 900003.
-pub(crate) fn put(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn put(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let group: String = cmd.ext.required("group")?;
     let spec: GroupSpec = json_body(cmd)?;
     check_name(&group)?;
@@ -86,15 +95,21 @@ pub(crate) fn put(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) 
         let found = known.map(GroupConfig::version);
         check_expectation(cmd, "group", &group, found)?;
         let mut config = known.cloned().unwrap_or_else(|| GroupConfig::new(&group));
-        if known.is_some_and(|known| known.attributes.contains_key(ATTRIBUTE_SPEC) && spec_of(known) == spec)
-            && cmd.ext.get("version").is_none()
+        if known.is_some_and(|known| {
+            known.attributes.contains_key(ATTRIBUTE_SPEC) && spec_of(known) == spec
+        }) && cmd.ext.get("version").is_none()
         {
             return Ok(config);
         }
-        config.attributes.insert(ATTRIBUTE_SPEC.to_owned(), to_text(&spec));
+        config
+            .attributes
+            .insert(ATTRIBUTE_SPEC.to_owned(), to_text(&spec));
         config.retry_max_times = i32::try_from(spec.max_attempts.saturating_sub(1)).unwrap_or(16);
         config.consume_message_orderly = spec.ordered;
-        config.attributes.insert(ATTRIBUTE_VERSION.to_owned(), next_version(cmd, found)?.to_string());
+        config.attributes.insert(
+            ATTRIBUTE_VERSION.to_owned(),
+            next_version(cmd, found)?.to_string(),
+        );
         Ok(config)
     })?;
     Ok(json_answer(&detail(&config)))
@@ -103,7 +118,10 @@ pub(crate) fn put(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) 
 fn check_name(group: &str) -> Result<(), BrokerError> {
     names::check_group(group).map_err(BrokerError::Invalid)?;
     if names::is_system_group(group) {
-        return Err(BrokerError::Forbidden(format!("the group [{}] belongs to the system", names::shorten(group))));
+        return Err(BrokerError::Forbidden(format!(
+            "the group [{}] belongs to the system",
+            names::shorten(group)
+        )));
     }
     Ok(())
 }
@@ -126,15 +144,24 @@ fn check_spec(spec: &GroupSpec) -> Result<(), BrokerError> {
     match &spec.backoff {
         Backoff::List { delays_ms } => {
             if delays_ms.is_empty() || delays_ms.len() > BACKOFF_STEPS_MAX {
-                return bad(format!("backoff.delaysMs must have 1 to {BACKOFF_STEPS_MAX} entries"));
+                return bad(format!(
+                    "backoff.delaysMs must have 1 to {BACKOFF_STEPS_MAX} entries"
+                ));
             }
             if delays_ms.iter().any(|delay| *delay > BACKOFF_MAX_MS) {
                 return bad(format!("backoff.delaysMs must be at most {BACKOFF_MAX_MS}"));
             }
         }
-        Backoff::Exponential { initial_ms, max_ms, multiplier, jitter } => {
+        Backoff::Exponential {
+            initial_ms,
+            max_ms,
+            multiplier,
+            jitter,
+        } => {
             if initial_ms > max_ms || *max_ms > BACKOFF_MAX_MS {
-                return bad(format!("backoff.initialMs must be at most maxMs, and that at most {BACKOFF_MAX_MS}"));
+                return bad(format!(
+                    "backoff.initialMs must be at most maxMs, and that at most {BACKOFF_MAX_MS}"
+                ));
             }
             if !(1.0..=100.0).contains(multiplier) || !(0.0..=1.0).contains(jitter) {
                 return bad("backoff.multiplier must be 1 to 100 and jitter 0 to 1".to_owned());
@@ -149,17 +176,26 @@ fn check_position(text: &str) -> Result<(), BrokerError> {
     if matches!(text, "latest" | "earliest") || text.parse::<i64>().is_ok_and(|ms| ms >= 0) {
         return Ok(());
     }
-    Err(BrokerError::Invalid("initialPosition must be latest, earliest or a time in ms".to_owned()))
+    Err(BrokerError::Invalid(
+        "initialPosition must be latest, earliest or a time in ms".to_owned(),
+    ))
 }
 
 /// Code 900004. Never creates.
-pub(crate) fn get(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn get(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let group: String = cmd.ext.required("group")?;
     Ok(json_answer(&detail(find(broker, &group)?.as_ref())))
 }
 
 fn find(broker: &Broker, group: &str) -> Result<Arc<GroupConfig>, BrokerError> {
-    broker.groups.get(group).ok_or_else(|| BrokerError::NoGroup(names::shorten(group)))
+    broker
+        .groups
+        .get(group)
+        .ok_or_else(|| BrokerError::NoGroup(names::shorten(group)))
 }
 
 /// Code 900005. The start position of every queue is durable before the answer; a topic the group
@@ -175,14 +211,25 @@ pub(crate) fn put_subscription(
     wanted.topic.clone_from(&topic);
     check_subscription(&wanted)?;
     let known = find(broker, &group)?;
-    let config = broker.topics.get(&topic).ok_or_else(|| BrokerError::NoTopic(names::shorten(&topic)))?;
+    let config = broker
+        .topics
+        .get(&topic)
+        .ok_or_else(|| BrokerError::NoTopic(names::shorten(&topic)))?;
     if names::is_system_topic(&topic) {
-        return Err(BrokerError::Forbidden(format!("the topic [{}] belongs to the system", names::shorten(&topic))));
+        return Err(BrokerError::Forbidden(format!(
+            "the topic [{}] belongs to the system",
+            names::shorten(&topic)
+        )));
     }
-    let is_new = !subscriptions_of(&known).iter().any(|subscription| subscription.topic == topic);
+    let is_new = !subscriptions_of(&known)
+        .iter()
+        .any(|subscription| subscription.topic == topic);
     check_expectation(cmd, "group", &group, Some(known.version()))?;
     if is_new {
-        let position = wanted.initial_position.clone().unwrap_or_else(|| spec_of(&known).initial_position);
+        let position = wanted
+            .initial_position
+            .clone()
+            .unwrap_or_else(|| spec_of(&known).initial_position);
         broker.fix_start(&group, &config, &position)?;
     }
     let config = change(broker, &group, |known| {
@@ -191,7 +238,10 @@ pub(crate) fn put_subscription(
         let mut subscriptions = subscriptions_of(known);
         let mut config = known.clone();
         let full = subscriptions.len() >= SUBSCRIPTIONS_MAX;
-        match subscriptions.iter_mut().find(|subscription| subscription.topic == topic) {
+        match subscriptions
+            .iter_mut()
+            .find(|subscription| subscription.topic == topic)
+        {
             Some(present) => {
                 wanted.version = present.version;
                 if *present == wanted {
@@ -220,9 +270,17 @@ fn store_subscriptions(
     subscriptions: &[SubscriptionSpec],
 ) -> Result<(), BrokerError> {
     // From here on the settings stand by themselves, whatever native tools change.
-    config.attributes.entry(ATTRIBUTE_SPEC.to_owned()).or_insert_with(|| to_text(&spec_of(known)));
-    config.attributes.insert(ATTRIBUTE_SUBSCRIPTIONS.to_owned(), to_text(&subscriptions));
-    config.attributes.insert(ATTRIBUTE_VERSION.to_owned(), next_version(cmd, Some(known.version()))?.to_string());
+    config
+        .attributes
+        .entry(ATTRIBUTE_SPEC.to_owned())
+        .or_insert_with(|| to_text(&spec_of(known)));
+    config
+        .attributes
+        .insert(ATTRIBUTE_SUBSCRIPTIONS.to_owned(), to_text(&subscriptions));
+    config.attributes.insert(
+        ATTRIBUTE_VERSION.to_owned(),
+        next_version(cmd, Some(known.version()))?.to_string(),
+    );
     Ok(())
 }
 
@@ -234,12 +292,15 @@ fn check_subscription(wanted: &SubscriptionSpec) -> Result<(), BrokerError> {
         "all" => Ok(()),
         "tag" => match Filter::parse(Some("TAG"), Some(&wanted.expression)) {
             Ok(_) => Ok(()),
-            Err(FilterError::Kind(_) | FilterError::TooLarge) => {
-                Err(BrokerError::Subscription("the expression is too long".to_owned()))
-            }
+            Err(FilterError::Kind(_) | FilterError::TooLarge) => Err(BrokerError::Subscription(
+                "the expression is too long".to_owned(),
+            )),
         },
         "sql92" => Err(BrokerError::NotSupported("an SQL92 filter")),
-        other => Err(BrokerError::Invalid(format!("kind {} is unknown: all or tag", names::shorten(other)))),
+        other => Err(BrokerError::Invalid(format!(
+            "kind {} is unknown: all or tag",
+            names::shorten(other)
+        ))),
     }
 }
 
@@ -259,7 +320,10 @@ pub(crate) fn delete_subscription(
         let before = subscriptions.len();
         subscriptions.retain(|subscription| subscription.topic != topic);
         if subscriptions.len() == before {
-            return Err(BrokerError::NoSubscription { group: names::shorten(&group), topic: names::shorten(&topic) });
+            return Err(BrokerError::NoSubscription {
+                group: names::shorten(&group),
+                topic: names::shorten(&topic),
+            });
         }
         removed = true;
         let mut config = known.clone();
@@ -273,10 +337,16 @@ pub(crate) fn delete_subscription(
 }
 
 /// Code 900007.
-pub(crate) fn lag(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn lag(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let group: String = cmd.ext.required("group")?;
     let config = find(broker, &group)?;
-    Ok(json_answer(&broker.group_lag(&group, &subscriptions_of(&config))))
+    Ok(json_answer(
+        &broker.group_lag(&group, &subscriptions_of(&config)),
+    ))
 }
 
 #[cfg(test)]
@@ -295,14 +365,27 @@ mod tests {
         check(|spec| spec.invisible_ms = 0, "invisibleMs");
         check(|spec| spec.max_attempts = 101, "maxAttempts");
         check(|spec| spec.max_in_flight = 0, "maxInFlight");
-        check(|spec| spec.initial_position = "soon".to_owned(), "initialPosition");
-        check(|spec| spec.backoff = Backoff::List { delays_ms: Vec::new() }, "delaysMs");
+        check(
+            |spec| spec.initial_position = "soon".to_owned(),
+            "initialPosition",
+        );
+        check(
+            |spec| {
+                spec.backoff = Backoff::List {
+                    delays_ms: Vec::new(),
+                }
+            },
+            "delaysMs",
+        );
         check(|spec| spec.ordered = true, "not supported");
     }
 
     #[test]
     fn a_native_group_has_the_settings_its_configuration_amounts_to() {
-        let config = GroupConfig { retry_max_times: 2, ..GroupConfig::new("g") };
+        let config = GroupConfig {
+            retry_max_times: 2,
+            ..GroupConfig::new("g")
+        };
         assert_eq!(spec_of(&config).max_attempts, 3);
         assert!(subscriptions_of(&config).is_empty());
     }

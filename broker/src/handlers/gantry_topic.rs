@@ -31,14 +31,20 @@ pub(crate) fn check_expectation(
     name: &str,
     found: Option<u64>,
 ) -> Result<(), BrokerError> {
-    let Some(expected) = cmd.ext.optional::<u64>("expect")? else { return Ok(()) };
+    let Some(expected) = cmd.ext.optional::<u64>("expect")? else {
+        return Ok(());
+    };
     match (expected, found) {
         (0, None) => Ok(()),
-        (0, Some(_)) => Err(BrokerError::Exists { kind, name: names::shorten(name) }),
+        (0, Some(_)) => Err(BrokerError::Exists {
+            kind,
+            name: names::shorten(name),
+        }),
         (expected, Some(found)) if expected == found => Ok(()),
-        (expected, found) => {
-            Err(BrokerError::VersionMismatch { expected: expected.to_string(), found: found.unwrap_or(0) })
-        }
+        (expected, found) => Err(BrokerError::VersionMismatch {
+            expected: expected.to_string(),
+            found: found.unwrap_or(0),
+        }),
     }
 }
 
@@ -49,7 +55,11 @@ pub(crate) fn next_version(cmd: &Command, found: Option<u64>) -> Result<u64, Bro
 }
 
 /// Code 900001.
-pub(crate) fn put(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn put(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let topic: String = cmd.ext.required("topic")?;
     let spec: TopicSpec = json_body(cmd)?;
     check_change(&topic)?;
@@ -106,20 +116,28 @@ fn build(
             }
         }
         // The same again is no change, whatever its version.
-        config.attributes.insert(ATTRIBUTE_VERSION.to_owned(), known.version().to_string());
+        config
+            .attributes
+            .insert(ATTRIBUTE_VERSION.to_owned(), known.version().to_string());
         let mut same = known.clone();
-        same.attributes.insert(ATTRIBUTE_VERSION.to_owned(), known.version().to_string());
+        same.attributes
+            .insert(ATTRIBUTE_VERSION.to_owned(), known.version().to_string());
         if same == config && cmd.ext.get("version").is_none() {
             return Ok(known.clone());
         }
     }
-    config.attributes.insert(ATTRIBUTE_VERSION.to_owned(), next_version(cmd, found)?.to_string());
+    config.attributes.insert(
+        ATTRIBUTE_VERSION.to_owned(),
+        next_version(cmd, found)?.to_string(),
+    );
     Ok(config)
 }
 
 fn check_attributes(spec: &TopicSpec) -> Result<(), BrokerError> {
     if spec.attributes.len() > ATTRIBUTES_MAX {
-        return Err(BrokerError::Invalid(format!("attributes: at most {ATTRIBUTES_MAX}")));
+        return Err(BrokerError::Invalid(format!(
+            "attributes: at most {ATTRIBUTES_MAX}"
+        )));
     }
     for (name, value) in &spec.attributes {
         if name.is_empty() || name.len() > ATTRIBUTE_NAME_MAX || value.len() > ATTRIBUTE_VALUE_MAX {
@@ -133,9 +151,16 @@ fn check_attributes(spec: &TopicSpec) -> Result<(), BrokerError> {
 }
 
 /// Code 900002.
-pub(crate) fn get(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn get(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let topic: String = cmd.ext.required("topic")?;
-    let config = broker.topics.get(&topic).ok_or_else(|| BrokerError::NoTopic(names::shorten(&topic)))?;
+    let config = broker
+        .topics
+        .get(&topic)
+        .ok_or_else(|| BrokerError::NoTopic(names::shorten(&topic)))?;
     Ok(json_answer(&detail(broker, &config)))
 }
 
@@ -147,8 +172,18 @@ fn detail(broker: &Broker, config: &TopicConfig) -> TopicDetail {
             let range = broker.store.queue(&config.topic_name, id);
             let (min, max) = (range.min.to_wire(), range.max.to_wire());
             let time = |offset| store_time(broker, &config.topic_name, id, offset).unwrap_or(-1);
-            let (earliest, latest) = if max > min { (time(min), time(max - 1)) } else { (-1, -1) };
-            QueueDetail { id, min_offset: min, max_offset: max, earliest_at_ms: earliest, latest_at_ms: latest }
+            let (earliest, latest) = if max > min {
+                (time(min), time(max - 1))
+            } else {
+                (-1, -1)
+            };
+            QueueDetail {
+                id,
+                min_offset: min,
+                max_offset: max,
+                earliest_at_ms: earliest,
+                latest_at_ms: latest,
+            }
         })
         .collect();
     TopicDetail {
@@ -192,7 +227,8 @@ mod tests {
     #[test]
     fn a_change_raises_the_version_a_repeat_does_not_and_the_type_stays() {
         let mut spec = TopicSpec::default();
-        spec.attributes.insert("message.type".to_owned(), "FIFO".to_owned());
+        spec.attributes
+            .insert("message.type".to_owned(), "FIFO".to_owned());
         let first = build(&request(None), "t", &spec, None).unwrap();
         assert_eq!(first.version(), 1);
         let again = build(&request(None), "t", &spec, Some(&first)).unwrap();
@@ -202,8 +238,19 @@ mod tests {
         assert_eq!(second.version(), 2);
         let mut numbered = request(None);
         numbered.ext.put("version", 9u64);
-        assert_eq!(build(&numbered, "t", &spec, Some(&second)).unwrap().version(), 9);
-        spec.attributes.insert("message.type".to_owned(), "NORMAL".to_owned());
-        assert_eq!(build(&request(None), "t", &spec, Some(&first)).unwrap_err().reason(), "immutable_field");
+        assert_eq!(
+            build(&numbered, "t", &spec, Some(&second))
+                .unwrap()
+                .version(),
+            9
+        );
+        spec.attributes
+            .insert("message.type".to_owned(), "NORMAL".to_owned());
+        assert_eq!(
+            build(&request(None), "t", &spec, Some(&first))
+                .unwrap_err()
+                .reason(),
+            "immutable_field"
+        );
     }
 }

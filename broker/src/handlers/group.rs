@@ -13,7 +13,11 @@ use crate::names;
 use crate::topic::ATTRIBUTE_VERSION;
 
 /// Code 200. Gantry's own attributes of an existing group are kept; its version moves on.
-pub(crate) fn update(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn update(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let mut config: GroupConfig = json_body(cmd)?;
     names::check_group(&config.group_name).map_err(BrokerError::Invalid)?;
     let group = config.group_name.clone();
@@ -21,7 +25,9 @@ pub(crate) fn update(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection
         .groups
         .modify(&group, broker.now_ms(), |known| {
             // Attributes of a request are changes: `+name=value`, `-name`.
-            let mut attributes = known.map(|known| known.attributes.clone()).unwrap_or_default();
+            let mut attributes = known
+                .map(|known| known.attributes.clone())
+                .unwrap_or_default();
             for (name, value) in std::mem::take(&mut config.attributes) {
                 match (name.strip_prefix('+'), name.strip_prefix('-')) {
                     (Some(name), _) => attributes.insert(name.to_owned(), value),
@@ -38,7 +44,10 @@ pub(crate) fn update(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection
                     };
                 }
                 if *known != config {
-                    config.attributes.insert(ATTRIBUTE_VERSION.to_owned(), (known.version() + 1).to_string());
+                    config.attributes.insert(
+                        ATTRIBUTE_VERSION.to_owned(),
+                        (known.version() + 1).to_string(),
+                    );
                 }
             }
             Some(config)
@@ -52,12 +61,19 @@ pub(crate) fn update(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection
 }
 
 /// Code 207. Removes the group with its leases; its offsets where the caller asks for that.
-pub(crate) fn delete(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn delete(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let group: String = cmd.ext.required("groupName")?;
     // 4.9.8 names the field differently.
     let clean = cmd.ext.bool("cleanOffset") || cmd.ext.bool("removeOffset");
     if names::is_system_group(&group) {
-        return Err(BrokerError::Forbidden(format!("the group [{}] belongs to the system", names::shorten(&group))));
+        return Err(BrokerError::Forbidden(format!(
+            "the group [{}] belongs to the system",
+            names::shorten(&group)
+        )));
     }
     if broker.groups.remove(&group, broker.now_ms()) {
         broker.save_groups()?;
@@ -72,14 +88,25 @@ pub(crate) fn delete(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection
 }
 
 /// Code 201. Always the whole table: pages are for tables larger than a frame.
-pub(crate) fn all(broker: &Arc<Broker>, _cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn all(
+    broker: &Arc<Broker>,
+    _cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let mut response = success().with_body(broker.groups.to_json(false));
-    response.ext.put("totalGroupNum", u64::try_from(broker.groups.len()).unwrap_or(u64::MAX));
+    response.ext.put(
+        "totalGroupNum",
+        u64::try_from(broker.groups.len()).unwrap_or(u64::MAX),
+    );
     Ok(response)
 }
 
 /// Code 352. Creates the group where that is allowed.
-pub(crate) fn get(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn get(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let group: String = cmd.ext.required("group")?;
     Ok(json_answer(broker.ensure_group(&group)?.as_ref()))
 }

@@ -62,9 +62,19 @@ struct SubscriptionBody {
 
 /// The C++ client writes ordinals, others names in any case.
 fn named(value: &str, names: &[&str]) -> String {
-    let by_ordinal = value.parse::<usize>().ok().and_then(|ordinal| names.get(ordinal).copied());
-    let by_name = names.iter().find(|name| name.eq_ignore_ascii_case(value)).copied();
-    by_ordinal.or(by_name).or(names.first().copied()).unwrap_or_default().to_owned()
+    let by_ordinal = value
+        .parse::<usize>()
+        .ok()
+        .and_then(|ordinal| names.get(ordinal).copied());
+    let by_name = names
+        .iter()
+        .find(|name| name.eq_ignore_ascii_case(value))
+        .copied();
+    by_ordinal
+        .or(by_name)
+        .or(names.first().copied())
+        .unwrap_or_default()
+        .to_owned()
 }
 
 const CONSUME_TYPES: [&str; 3] = ["CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP"];
@@ -87,7 +97,9 @@ pub(crate) fn handle(broker: &Arc<Broker>, cmd: Command, to: Responder) {
     };
     let is_new = body.consumer_data_set.iter().any(|consumer| {
         !broker.groups.contains(&consumer.group_name)
-            || !broker.topics.contains(&names::retry_topic(&consumer.group_name))
+            || !broker
+                .topics
+                .contains(&names::retry_topic(&consumer.group_name))
     });
     if !is_new {
         let refused = accept(broker, &cmd, &body, &to);
@@ -115,10 +127,14 @@ pub(crate) fn handle(broker: &Arc<Broker>, cmd: Command, to: Responder) {
 fn check(body: HeartbeatBody) -> Result<HeartbeatBody, BrokerError> {
     let groups = body.consumer_data_set.len() + body.producer_data_set.len();
     if groups > GROUPS_MAX {
-        return Err(BrokerError::Body(format!("{groups} groups in one heartbeat, the limit is {GROUPS_MAX}")));
+        return Err(BrokerError::Body(format!(
+            "{groups} groups in one heartbeat, the limit is {GROUPS_MAX}"
+        )));
     }
     if body.client_id.len() > CLIENT_ID_MAX {
-        return Err(BrokerError::Body(format!("clientID is longer than {CLIENT_ID_MAX} bytes")));
+        return Err(BrokerError::Body(format!(
+            "clientID is longer than {CLIENT_ID_MAX} bytes"
+        )));
     }
     Ok(body)
 }
@@ -126,7 +142,9 @@ fn check(body: HeartbeatBody) -> Result<HeartbeatBody, BrokerError> {
 /// Groups that may not be created are skipped, as RocketMQ does; their pulls say why.
 fn create_groups(broker: &Arc<Broker>, body: &HeartbeatBody) {
     for consumer in &body.consumer_data_set {
-        let created = broker.ensure_group(&consumer.group_name).and_then(|group| broker.ensure_retry_topic(&group));
+        let created = broker
+            .ensure_group(&consumer.group_name)
+            .and_then(|group| broker.ensure_retry_topic(&group));
         if let Err(error) = created {
             tracing::debug!(group = %names::shorten(&consumer.group_name), %error, "group of a heartbeat not created");
         }
@@ -134,7 +152,12 @@ fn create_groups(broker: &Arc<Broker>, body: &HeartbeatBody) {
 }
 
 /// Notes the members. `Some` when a group has lease members: the rest of the heartbeat counts.
-fn accept(broker: &Arc<Broker>, cmd: &Command, body: &HeartbeatBody, to: &Responder) -> Option<Command> {
+fn accept(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    body: &HeartbeatBody,
+    to: &Responder,
+) -> Option<Command> {
     let conn = to.conn();
     let member = Member {
         client_id: Arc::from(body.client_id.as_str()),
@@ -146,17 +169,24 @@ fn accept(broker: &Arc<Broker>, cmd: &Command, body: &HeartbeatBody, to: &Respon
     };
     for producer in &body.producer_data_set {
         if !producer.group_name.is_empty() {
-            broker.producers.heartbeat(&producer.group_name, member.clone());
+            broker
+                .producers
+                .heartbeat(&producer.group_name, member.clone());
         }
     }
     let mut refused = None;
     for consumer in &body.consumer_data_set {
         let group = consumer.group_name.as_str();
-        let Some(config) = broker.groups.get(group) else { continue };
+        let Some(config) = broker.groups.get(group) else {
+            continue;
+        };
         let leases = broker.lease_members(group);
         if !leases.is_empty() {
             broker.metrics.group_mode_conflicts.inc();
-            let error = BrokerError::GroupMode { group: names::shorten(group), members: leases.join(",") };
+            let error = BrokerError::GroupMode {
+                group: names::shorten(group),
+                members: leases.join(","),
+            };
             refused = Some(error.to_response());
             continue;
         }
@@ -165,7 +195,13 @@ fn accept(broker: &Arc<Broker>, cmd: &Command, body: &HeartbeatBody, to: &Respon
             consume_type: named(&consumer.consume_type, &CONSUME_TYPES),
             message_model: named(&consumer.message_model, &MESSAGE_MODELS),
             consume_from_where: named(&consumer.consume_from_where, &FROM_WHERE),
-            subscriptions: (!keep).then(|| consumer.subscription_data_set.iter().map(subscription).collect()),
+            subscriptions: (!keep).then(|| {
+                consumer
+                    .subscription_data_set
+                    .iter()
+                    .map(subscription)
+                    .collect()
+            }),
         };
         let broadcasting = beat.message_model == "BROADCASTING";
         let changed = broker.consumers.heartbeat(group, beat, member.clone());
@@ -181,7 +217,11 @@ fn accept(broker: &Arc<Broker>, cmd: &Command, body: &HeartbeatBody, to: &Respon
 }
 
 fn subscription(body: &SubscriptionBody) -> Subscription {
-    let kind = body.expression_type.clone().filter(|kind| !kind.is_empty()).unwrap_or_else(|| "TAG".to_owned());
+    let kind = body
+        .expression_type
+        .clone()
+        .filter(|kind| !kind.is_empty())
+        .unwrap_or_else(|| "TAG".to_owned());
     // The hashes are computed anew: the Go client's are of other characters.
     let filter = match Filter::parse(Some(&kind), Some(&body.sub_string)) {
         Ok(Filter::All) if !body.tags_set.is_empty() => Filter::of_tags(body.tags_set.clone()).ok(),
@@ -202,13 +242,18 @@ fn answer(body: &HeartbeatBody) -> Command {
     let mut response = success();
     response.ext.put("IS_SUPPORT_HEART_BEAT_V2", true);
     // A short heartbeat relies on the subscriptions of the last full one, which the connection has.
-    response.ext.put("IS_SUB_CHANGE", !(body.heartbeat_fingerprint != 0 && body.without_sub));
+    response.ext.put(
+        "IS_SUB_CHANGE",
+        !(body.heartbeat_fingerprint != 0 && body.without_sub),
+    );
     response
 }
 
 /// Tells every member of the group that its members changed.
 fn notify(broker: &Broker, group: &str) {
-    let Some(view) = broker.consumers.view(group) else { return };
+    let Some(view) = broker.consumers.view(group) else {
+        return;
+    };
     for member in view.members {
         let mut cmd = Command::oneway(RequestCode::NotifyConsumerIdsChanged);
         cmd.ext.put("consumerGroup", group);
@@ -221,7 +266,10 @@ fn notify(broker: &Broker, group: &str) {
 /// A member is gone: its queue locks are free, the others are told.
 pub(crate) fn member_left(broker: &Broker, group: &str, member: &Member) {
     broker.locks.release(group, &member.client_id);
-    let tell = broker.groups.get(group).is_none_or(|config| config.notify_consumer_ids_changed_enable);
+    let tell = broker
+        .groups
+        .get(group)
+        .is_none_or(|config| config.notify_consumer_ids_changed_enable);
     if tell && broker.consumers.is_broadcasting(group) == Some(false) {
         notify(broker, group);
     }
@@ -236,12 +284,23 @@ pub(crate) fn connection_closed(broker: &Broker, conn: &Arc<Connection>) {
 }
 
 /// Code 35.
-pub(crate) fn unregister(broker: &Arc<Broker>, cmd: &Command, conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn unregister(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let _client: String = cmd.ext.required("clientID")?;
-    if let Some(group) = cmd.ext.get("producerGroup").filter(|group| !group.is_empty()) {
+    if let Some(group) = cmd
+        .ext
+        .get("producerGroup")
+        .filter(|group| !group.is_empty())
+    {
         broker.producers.remove(conn.id(), Some(group));
     }
-    if let Some(group) = cmd.ext.get("consumerGroup").filter(|group| !group.is_empty())
+    if let Some(group) = cmd
+        .ext
+        .get("consumerGroup")
+        .filter(|group| !group.is_empty())
         && let Some(member) = broker.consumers.leave(conn.id(), group)
     {
         member_left(broker, group, &member);
@@ -266,9 +325,14 @@ pub(crate) fn consumer_list(
     let group: String = cmd.ext.required("consumerGroup")?;
     let ids = broker.consumers.client_ids(&group);
     if ids.is_empty() {
-        return Err(BrokerError::Absent(format!("no consumer for this group, {}", names::shorten(&group))));
+        return Err(BrokerError::Absent(format!(
+            "no consumer for this group, {}",
+            names::shorten(&group)
+        )));
     }
-    let mut response = json_answer(&ConsumerList { consumer_id_list: ids.iter().map(|id| id.to_string()).collect() });
+    let mut response = json_answer(&ConsumerList {
+        consumer_id_list: ids.iter().map(|id| id.to_string()).collect(),
+    });
     response.ext.mark_present();
     Ok(response)
 }
@@ -292,9 +356,11 @@ pub(crate) fn check_client(
     let wanted = &body.subscription_data;
     match Filter::parse(wanted.expression_type.as_deref(), Some(&wanted.sub_string)) {
         Ok(_) => Ok(success()),
-        Err(FilterError::Kind(_)) => {
-            Err(BrokerError::Absent("broker does not support consumer to filter message by SQL92".to_owned()))
-        }
-        Err(FilterError::TooLarge) => Err(BrokerError::Subscription("the expression is too long".to_owned())),
+        Err(FilterError::Kind(_)) => Err(BrokerError::Absent(
+            "broker does not support consumer to filter message by SQL92".to_owned(),
+        )),
+        Err(FilterError::TooLarge) => Err(BrokerError::Subscription(
+            "the expression is too long".to_owned(),
+        )),
     }
 }

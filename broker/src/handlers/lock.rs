@@ -32,7 +32,11 @@ struct QueueBody {
 
 impl From<&QueueBody> for QueueName {
     fn from(body: &QueueBody) -> Self {
-        Self { topic: body.topic.clone(), broker: body.broker_name.clone(), queue_id: body.queue_id }
+        Self {
+            topic: body.topic.clone(),
+            broker: body.broker_name.clone(),
+            queue_id: body.queue_id,
+        }
     }
 }
 
@@ -51,26 +55,47 @@ fn parse(cmd: &Command) -> Result<(LockBody, Vec<QueueName>), BrokerError> {
         )));
     }
     if body.client_id.is_empty() || body.consumer_group.is_empty() {
-        return Err(BrokerError::Body("clientId and consumerGroup are required".to_owned()));
+        return Err(BrokerError::Body(
+            "clientId and consumerGroup are required".to_owned(),
+        ));
     }
     let queues = body.mq_set.iter().map(QueueName::from).collect();
     Ok((body, queues))
 }
 
 /// Code 41.
-pub(crate) fn lock(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn lock(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let (body, queues) = parse(cmd)?;
-    let granted = broker.locks.lock(&body.consumer_group, &body.client_id, &queues, broker.clock.monotonic());
+    let granted = broker.locks.lock(
+        &body.consumer_group,
+        &body.client_id,
+        &queues,
+        broker.clock.monotonic(),
+    );
     let granted = granted
         .into_iter()
-        .map(|queue| QueueBody { broker_name: queue.broker, queue_id: queue.queue_id, topic: queue.topic })
+        .map(|queue| QueueBody {
+            broker_name: queue.broker,
+            queue_id: queue.queue_id,
+            topic: queue.topic,
+        })
         .collect();
     Ok(json_answer(&LockAnswer { granted }))
 }
 
 /// Code 42.
-pub(crate) fn unlock(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn unlock(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let (body, queues) = parse(cmd)?;
-    broker.locks.unlock(&body.consumer_group, &body.client_id, &queues);
+    broker
+        .locks
+        .unlock(&body.consumer_group, &body.client_id, &queues);
     Ok(success())
 }

@@ -40,5 +40,6 @@ pub(crate) fn json_body<T: serde::de::DeserializeOwned>(cmd: &Command) -> Result
     if cmd.body.is_empty() {
         return Err(BrokerError::Body("it is empty".to_owned()));
     }
-    wire::json::from_slice(&cmd.body.to_bytes()).map_err(|error| BrokerError::Body(error.to_string()))
+    wire::json::from_slice(&cmd.body.to_bytes())
+        .map_err(|error| BrokerError::Body(error.to_string()))
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clock::Monotonic;
 use remoting::Responder;
 use wire::message::flags;
-use wire::{Body, Command, RequestCode, ResponseCode};
+use wire::{Body, Command, ResponseCode};
 
 use crate::broker::Broker;
 use crate::error::BrokerError;
@@ -52,7 +52,9 @@ pub(crate) fn handle(broker: &Arc<Broker>, cmd: Command, to: Responder) {
         let owner = broker.clone();
         let Ok(permit) = broker.admin_permits.clone().try_acquire_owned() else {
             broker.metrics.busy.inc();
-            to.send(refusal(&BrokerError::Busy("too many groups are being created")));
+            to.send(refusal(&BrokerError::Busy(
+                "too many groups are being created",
+            )));
             return;
         };
         broker.spawn_blocking(move || {
@@ -66,7 +68,9 @@ pub(crate) fn handle(broker: &Arc<Broker>, cmd: Command, to: Responder) {
 
 /// Whether the group has to be created first.
 fn needs_disk(broker: &Broker, cmd: &Command) -> bool {
-    cmd.ext.get("consumerGroup").is_some_and(|group| !broker.groups.contains(group))
+    cmd.ext
+        .get("consumerGroup")
+        .is_some_and(|group| !broker.groups.contains(group))
 }
 
 fn begin(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
@@ -111,16 +115,28 @@ fn prepare(broker: &Arc<Broker>, cmd: &Command) -> Result<(Pull, Option<Duration
     let sub_version: i64 = ext.optional("subVersion").map_err(wire)?.unwrap_or(0);
 
     if broker.live.permission() & PERM_READ == 0 {
-        return Err((BrokerError::Forbidden("the broker is not readable".to_owned()), Some(FORBIDDEN_BROKER)));
+        return Err((
+            BrokerError::Forbidden("the broker is not readable".to_owned()),
+            Some(FORBIDDEN_BROKER),
+        ));
     }
     let config = broker.ensure_group(&group).map_err(plain)?;
     if !config.consume_enable {
-        let text = format!("subscription group no permission, {}", names::shorten(&group));
+        let text = format!(
+            "subscription group no permission, {}",
+            names::shorten(&group)
+        );
         return Err((BrokerError::Forbidden(text), Some(FORBIDDEN_GROUP)));
     }
-    let known = broker.topics.get(&topic).ok_or_else(|| plain(BrokerError::NoTopic(names::shorten(&topic))))?;
+    let known = broker
+        .topics
+        .get(&topic)
+        .ok_or_else(|| plain(BrokerError::NoTopic(names::shorten(&topic))))?;
     if !known.is_readable() {
-        let text = format!("the topic[{}] pulling message is forbidden", names::shorten(&topic));
+        let text = format!(
+            "the topic[{}] pulling message is forbidden",
+            names::shorten(&topic)
+        );
         return Err((BrokerError::Forbidden(text), Some(FORBIDDEN_TOPIC)));
     }
     if queue_id < 0 || queue_id >= known.read_queue_nums {
@@ -133,7 +149,10 @@ fn prepare(broker: &Arc<Broker>, cmd: &Command) -> Result<(Pull, Option<Duration
     let members = broker.lease_members(&group);
     if !members.is_empty() {
         broker.metrics.group_mode_conflicts.inc();
-        return Err(plain(BrokerError::GroupMode { group, members: members.join(",") }));
+        return Err(plain(BrokerError::GroupMode {
+            group,
+            members: members.join(","),
+        }));
     }
     let filter = if sys_flag & flags::PULL_SUBSCRIPTION != 0 {
         Arc::new(
@@ -141,55 +160,98 @@ fn prepare(broker: &Arc<Broker>, cmd: &Command) -> Result<(Pull, Option<Duration
                 .map_err(|error| plain(unparsed(error)))?,
         )
     } else {
-        if broker.consumers.is_broadcasting(&group) == Some(true) && !config.consume_broadcast_enable {
-            let text = format!("the consumer group[{}] can not consume by broadcast way", names::shorten(&group));
+        if broker.consumers.is_broadcasting(&group) == Some(true)
+            && !config.consume_broadcast_enable
+        {
+            let text = format!(
+                "the consumer group[{}] can not consume by broadcast way",
+                names::shorten(&group)
+            );
             return Err((BrokerError::Forbidden(text), Some(FORBIDDEN_BROADCAST)));
         }
-        let subscription = broker.consumers.subscription(&group, &topic).ok_or_else(|| {
-            plain(BrokerError::NoSubscription { group: names::shorten(&group), topic: names::shorten(&topic) })
-        })?;
+        let subscription = broker
+            .consumers
+            .subscription(&group, &topic)
+            .ok_or_else(|| {
+                plain(BrokerError::NoSubscription {
+                    group: names::shorten(&group),
+                    topic: names::shorten(&topic),
+                })
+            })?;
         if subscription.version < sub_version {
             return Err(plain(BrokerError::SubscriptionNotLatest));
         }
         subscription.filter.clone().ok_or_else(|| {
-            plain(BrokerError::Forbidden("the broker does not support consumer to filter message by SQL92".to_owned()))
+            plain(BrokerError::Forbidden(
+                "the broker does not support consumer to filter message by SQL92".to_owned(),
+            ))
         })?
     };
     if sys_flag & flags::PULL_COMMIT_OFFSET != 0
         && let Some(commit) = commit
-        && broker.offsets.pending_reset(&group, &topic, queue_id).is_none()
+        && broker
+            .offsets
+            .pending_reset(&group, &topic, queue_id)
+            .is_none()
     {
-        broker.offsets.commit(&group, &topic, queue_id, commit, broker.now_ms());
+        broker
+            .offsets
+            .commit(&group, &topic, queue_id, commit, broker.now_ms());
     }
-    let wait = (sys_flag & flags::PULL_SUSPEND != 0)
-        .then(|| Duration::from_millis(wait_ms.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0)).min(WAIT_MAX));
+    let wait = (sys_flag & flags::PULL_SUSPEND != 0).then(|| {
+        Duration::from_millis(wait_ms.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0))
+            .min(WAIT_MAX)
+    });
     let limits = ReadLimits {
-        records: usize::try_from(max_messages).unwrap_or(0).clamp(1, MESSAGES_MAX),
+        records: usize::try_from(max_messages)
+            .unwrap_or(0)
+            .clamp(1, MESSAGES_MAX),
         bytes: max_bytes
             .and_then(|bytes| usize::try_from(bytes).ok())
             .unwrap_or(BYTES_DEFAULT)
             .clamp(BYTES_DEFAULT, BYTES_MAX),
     };
     let slow_broker = config.broker_id;
-    Ok((Pull { group, topic, queue_id, offset, limits, filter, slow_broker }, wait))
+    Ok((
+        Pull {
+            group,
+            topic,
+            queue_id,
+            offset,
+            limits,
+            filter,
+            slow_broker,
+        },
+        wait,
+    ))
 }
 
 fn unparsed(error: FilterError) -> BrokerError {
     match error {
-        FilterError::Kind(kind) => BrokerError::Subscription(format!("expression type {kind} is not supported yet")),
+        FilterError::Kind(kind) => {
+            BrokerError::Subscription(format!("expression type {kind} is not supported yet"))
+        }
         FilterError::TooLarge => BrokerError::Subscription("the expression is too long".to_owned()),
     }
 }
 
 /// Reads, inline where the messages are in memory.
 fn run(broker: &Arc<Broker>, pull: Pull, wait: Option<Duration>, to: Responder) {
-    if !read::is_cold(&broker.store, &pull.topic, pull.queue_id, pull.offset, HOT_BYTES) {
+    if !read::is_cold(
+        &broker.store,
+        &pull.topic,
+        pull.queue_id,
+        pull.offset,
+        HOT_BYTES,
+    ) {
         finish(broker, pull, wait, to);
         return;
     }
     let Ok(permit) = broker.read_permits.clone().try_acquire_owned() else {
         broker.metrics.busy.inc();
-        to.send(refusal(&BrokerError::Busy("too many consumers read old messages")));
+        to.send(refusal(&BrokerError::Busy(
+            "too many consumers read old messages",
+        )));
         return;
     };
     let owner = broker.clone();
@@ -207,7 +269,11 @@ fn finish(broker: &Arc<Broker>, pull: Pull, wait: Option<Duration>, to: Responde
     };
     let (code, _) = code_of(outcome.status, pull.offset);
     match wait {
-        Some(wait) if code == ResponseCode::PullNotFound && !to.is_oneway() && !broker.stopping.is_cancelled() => {
+        Some(wait)
+            if code == ResponseCode::PullNotFound
+                && !to.is_oneway()
+                && !broker.stopping.is_cancelled() =>
+        {
             park(broker, pull, wait, to);
         }
         _ => to.send(answer(broker, &pull, outcome)),
@@ -215,10 +281,25 @@ fn finish(broker: &Arc<Broker>, pull: Pull, wait: Option<Duration>, to: Responde
 }
 
 fn read_queue(broker: &Broker, pull: &Pull) -> Result<ReadOutcome, BrokerError> {
-    let mut outcome = read::read(&broker.store, &pull.topic, pull.queue_id, pull.offset, pull.limits, &pull.filter)?;
-    if let Some(offset) = broker.offsets.take_reset(&pull.group, &pull.topic, pull.queue_id) {
-        outcome =
-            ReadOutcome { status: ReadStatus::OffsetReset, next: offset, records: Vec::new(), bytes: 0, ..outcome };
+    let mut outcome = read::read(
+        &broker.store,
+        &pull.topic,
+        pull.queue_id,
+        pull.offset,
+        pull.limits,
+        &pull.filter,
+    )?;
+    if let Some(offset) = broker
+        .offsets
+        .take_reset(&pull.group, &pull.topic, pull.queue_id)
+    {
+        outcome = ReadOutcome {
+            status: ReadStatus::OffsetReset,
+            next: offset,
+            records: Vec::new(),
+            bytes: 0,
+            ..outcome
+        };
     }
     Ok(outcome)
 }
@@ -227,7 +308,9 @@ fn read_queue(broker: &Broker, pull: &Pull) -> Result<ReadOutcome, BrokerError> 
 fn code_of(status: ReadStatus, offset: i64) -> (ResponseCode, bool) {
     match status {
         ReadStatus::Found => (ResponseCode::Success, false),
-        ReadStatus::NoMatchedMessage | ReadStatus::MessageWasRemoving => (ResponseCode::PullRetryImmediately, false),
+        ReadStatus::NoMatchedMessage | ReadStatus::MessageWasRemoving => {
+            (ResponseCode::PullRetryImmediately, false)
+        }
         ReadStatus::OffsetOverflowOne => (ResponseCode::PullNotFound, true),
         ReadStatus::NoMessageInQueue if offset == 0 => (ResponseCode::PullNotFound, true),
         ReadStatus::NoMessageInQueue
@@ -243,7 +326,10 @@ fn answer(broker: &Broker, pull: &Pull, outcome: ReadOutcome) -> Command {
         broker.metrics.get_missed.inc();
     } else {
         broker.metrics.get_found.inc();
-        broker.metrics.get_messages.inc_by(outcome.records.len() as u64);
+        broker
+            .metrics
+            .get_messages
+            .inc_by(outcome.records.len() as u64);
         broker.metrics.get_bytes.inc_by(outcome.bytes as u64);
     }
     let mut response = Command::response(code).with_remark(outcome.status.name());
@@ -263,14 +349,27 @@ fn answer(broker: &Broker, pull: &Pull, outcome: ReadOutcome) -> Command {
 /// Waits for an arrival at the queue's end.
 fn park(broker: &Arc<Broker>, pull: Pull, wait: Duration, to: Responder) {
     let deadline: Monotonic = broker.clock.monotonic() + wait;
-    let (topic, queue_id, from) = (pull.topic.clone(), pull.queue_id, u64::try_from(pull.offset).unwrap_or(0));
+    let (topic, queue_id, from) = (
+        pull.topic.clone(),
+        pull.queue_id,
+        u64::try_from(pull.offset).unwrap_or(0),
+    );
     let filter = pull.filter.clone();
-    let parked = broker.holds.park(&topic, queue_id, from, filter, deadline, HeldPull { pull, to });
+    let parked = broker.holds.park(
+        &topic,
+        queue_id,
+        from,
+        filter,
+        deadline,
+        HeldPull { pull, to },
+    );
     let (id, sooner) = match parked {
         Ok(parked) => parked,
         Err(held) => {
             broker.metrics.busy.inc();
-            held.to.send(refusal(&BrokerError::Busy("too many requests wait for messages")));
+            held.to.send(refusal(&BrokerError::Busy(
+                "too many requests wait for messages",
+            )));
             return;
         }
     };
@@ -295,7 +394,10 @@ fn park(broker: &Arc<Broker>, pull: Pull, wait: Duration, to: Responder) {
 /// Reads once more after parking. What does not match is passed over and waited for anew.
 fn recheck(broker: &Arc<Broker>, mut held: HeldPull, left: Duration) {
     match read_queue(broker, &held.pull) {
-        Ok(outcome) if outcome.status == ReadStatus::NoMatchedMessage && outcome.next > held.pull.offset => {
+        Ok(outcome)
+            if outcome.status == ReadStatus::NoMatchedMessage
+                && outcome.next > held.pull.offset =>
+        {
             held.pull.offset = outcome.next;
             finish(broker, held.pull, Some(left), held.to);
         }
@@ -318,9 +420,4 @@ pub(crate) fn release_all(broker: &Arc<Broker>) {
     for held in broker.holds.drain() {
         resume(broker, held);
     }
-}
-
-/// Whether a code is served here.
-pub(crate) fn is_pull(code: RequestCode) -> bool {
-    matches!(code, RequestCode::PullMessage | RequestCode::LitePullMessage)
 }

@@ -24,7 +24,11 @@ struct Table {
 }
 
 /// Answers the table.
-pub(crate) fn get(broker: &Arc<Broker>, _cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn get(
+    broker: &Arc<Broker>,
+    _cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let mut table = BTreeMap::new();
     let mut put = |key: &str, value: String| {
         table.insert(key.to_owned(), value);
@@ -32,9 +36,15 @@ pub(crate) fn get(broker: &Arc<Broker>, _cmd: &Command, _conn: &Arc<Connection>)
     let now_ms = broker.now_ms();
     put("brokerVersionDesc", VERSION.to_owned());
     put("brokerVersion", wire::version::OURS.to_string());
-    put("brokerActive", (!broker.stopping.is_cancelled()).to_string());
+    put(
+        "brokerActive",
+        (!broker.stopping.is_cancelled()).to_string(),
+    );
     put("bootTimestamp", broker.started_ms.to_string());
-    put("runtime", duration_text(now_ms.saturating_sub(broker.started_ms)));
+    put(
+        "runtime",
+        duration_text(now_ms.saturating_sub(broker.started_ms)),
+    );
     put("startAcceptSendRequestTimeStamp", "0".to_owned());
     counters(broker, &mut put);
     log(broker, &mut put);
@@ -43,7 +53,10 @@ pub(crate) fn get(broker: &Arc<Broker>, _cmd: &Command, _conn: &Arc<Connection>)
     for (level, next) in broker.delay.progress() {
         let queue_id = i32::try_from(level - 1).unwrap_or(0);
         let max = broker.store.queue(names::SCHEDULE_TOPIC, queue_id).max;
-        put(&format!("scheduleMessageOffset_{level}"), format!("{next},{max}"));
+        put(
+            &format!("scheduleMessageOffset_{level}"),
+            format!("{next},{max}"),
+        );
     }
     Ok(json_answer(&Table { table }))
 }
@@ -61,11 +74,21 @@ fn counters(broker: &Broker, put: &mut impl FnMut(&str, String)) {
     put("msgGetTotalTodayMorning", day.get_today.to_string());
     put("msgGetTotalYesterdayMorning", day.get_yesterday.to_string());
     put("putMessageTimesTotal", stored.to_string());
-    put("putMessageFailedTimes", metrics.put_failures.get().to_string());
+    put(
+        "putMessageFailedTimes",
+        metrics.put_failures.get().to_string(),
+    );
     put("putMessageSizeTotal", metrics.put_bytes.get().to_string());
-    let average = if stored == 0 { 0.0 } else { metrics.put_bytes.get() as f64 / stored as f64 };
+    let average = if stored == 0 {
+        0.0
+    } else {
+        metrics.put_bytes.get() as f64 / stored as f64
+    };
     put("putMessageAverageSize", format!("{average:?}"));
-    put("putMessageEntireTimeMax", metrics.put_max_ms.load(Ordering::Relaxed).to_string());
+    put(
+        "putMessageEntireTimeMax",
+        metrics.put_max_ms.load(Ordering::Relaxed).to_string(),
+    );
     let rates = metrics.rates();
     put("putTps", rates.put);
     put("getFoundTps", rates.found.clone());
@@ -79,12 +102,24 @@ fn log(broker: &Broker, put: &mut impl FnMut(&str, String)) {
     let written = store.written();
     put("commitLogMinOffset", store.min_physical().to_string());
     put("commitLogMaxOffset", written.to_string());
-    put("dispatchBehindBytes", written.since(store.dispatched()).to_string());
+    put(
+        "dispatchBehindBytes",
+        written.since(store.dispatched()).to_string(),
+    );
     put("dispatchMaxBuffer", "0".to_owned());
-    put("remainHowManyDataToFlush", bytes_text(written.since(store.flushed())));
+    put(
+        "remainHowManyDataToFlush",
+        bytes_text(written.since(store.flushed())),
+    );
     put("remainTransientStoreBufferNumbs", i32::MAX.to_string());
-    put("pageCacheLockTimeMills", if store.busy() { "1000" } else { "0" }.to_owned());
-    put("earliestMessageTimeStamp", earliest(broker, store.min_physical()).to_string());
+    put(
+        "pageCacheLockTimeMills",
+        if store.busy() { "1000" } else { "0" }.to_owned(),
+    );
+    put(
+        "earliestMessageTimeStamp",
+        earliest(broker, store.min_physical()).to_string(),
+    );
     for key in ["timerReadBehind", "timerOffsetBehind", "timerCongestNum"] {
         put(key, "0".to_owned());
     }
@@ -112,8 +147,14 @@ fn queues(broker: &Broker, put: &mut impl FnMut(&str, String)) {
     ];
     for (class, size, capacity) in classes {
         put(&format!("{class}ThreadPoolQueueSize"), size.to_string());
-        put(&format!("{class}ThreadPoolQueueCapacity"), capacity.to_string());
-        put(&format!("{class}ThreadPoolQueueHeadWaitTimeMills"), "0".to_owned());
+        put(
+            &format!("{class}ThreadPoolQueueCapacity"),
+            capacity.to_string(),
+        );
+        put(
+            &format!("{class}ThreadPoolQueueHeadWaitTimeMills"),
+            "0".to_owned(),
+        );
     }
     put("EndTransactionQueueSize", "0".to_owned());
     put("EndTransactionThreadPoolQueueCapacity", "0".to_owned());
@@ -123,7 +164,10 @@ fn queues(broker: &Broker, put: &mut impl FnMut(&str, String)) {
 fn disk(broker: &Broker, put: &mut impl FnMut(&str, String)) {
     // What the store fills is known; the disk's own size is not asked for here.
     let used = broker.store.written().since(broker.store.min_physical());
-    put("commitLogDirCapacity", format!("Total : {}, Free : {}.", bytes_text(used), bytes_text(0)));
+    put(
+        "commitLogDirCapacity",
+        format!("Total : {}, Free : {}.", bytes_text(used), bytes_text(0)),
+    );
     for key in ["commitLogDiskRatio", "consumeQueueDiskRatio"] {
         put(key, "0.0".to_owned());
     }
@@ -133,7 +177,10 @@ fn disk(broker: &Broker, put: &mut impl FnMut(&str, String)) {
 fn duration_text(ms: u64) -> String {
     let seconds = ms / 1000;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
-    format!("[ {days} days, {hours} hours, {minutes} minutes, {} seconds ]", seconds % 60)
+    format!(
+        "[ {days} days, {hours} hours, {minutes} minutes, {} seconds ]",
+        seconds % 60
+    )
 }
 
 /// `6.2 KiB`
@@ -148,7 +195,11 @@ fn bytes_text(bytes: u64) -> String {
         value /= 1024.0;
         unit = next;
     }
-    if unit == "B" { format!("{bytes} B") } else { format!("{value:.1} {unit}") }
+    if unit == "B" {
+        format!("{bytes} B")
+    } else {
+        format!("{value:.1} {unit}")
+    }
 }
 
 #[cfg(test)]
@@ -157,7 +208,10 @@ mod tests {
 
     #[test]
     fn texts_have_the_form_that_tools_parse() {
-        assert_eq!(duration_text(90_061_000), "[ 1 days, 1 hours, 1 minutes, 1 seconds ]");
+        assert_eq!(
+            duration_text(90_061_000),
+            "[ 1 days, 1 hours, 1 minutes, 1 seconds ]"
+        );
         assert_eq!(bytes_text(262), "262 B");
         assert_eq!(bytes_text(6_349), "6.2 KiB");
     }

@@ -45,7 +45,11 @@ pub(crate) fn handle(broker: &Arc<Broker>, cmd: Command, to: Responder) {
         let owner = broker.clone();
         let Ok(permit) = broker.admin_permits.clone().try_acquire_owned() else {
             broker.metrics.busy.inc();
-            refuse(broker, to, &BrokerError::Busy("too many topics are being created"));
+            refuse(
+                broker,
+                to,
+                &BrokerError::Busy("too many topics are being created"),
+            );
             return;
         };
         broker.spawn_blocking(move || {
@@ -60,7 +64,8 @@ pub(crate) fn handle(broker: &Arc<Broker>, cmd: Command, to: Responder) {
 /// Whether a topic or group has to be created first.
 fn needs_disk(broker: &Broker, cmd: &Command) -> bool {
     SendRequest::parse(cmd).is_ok_and(|request| {
-        broker.topics.get(request.topic).is_none() || (names::is_retry(request.topic) && !request.batch)
+        broker.topics.get(request.topic).is_none()
+            || (names::is_retry(request.topic) && !request.batch)
     })
 }
 
@@ -85,20 +90,24 @@ fn confirm(broker: &Arc<Broker>, stored: Stored, to: Responder) {
     let end = stored.last.end();
     let want_flushed = stored.want_flushed;
     let now = broker.clock.monotonic();
-    broker.durability.when_durable(&broker.store, end, want_flushed, now, move |status| {
-        to.send(response(&stored, status));
-    });
+    broker
+        .durability
+        .when_durable(&broker.store, end, want_flushed, now, move |status| {
+            to.send(response(&stored, status));
+        });
 }
 
 fn response(stored: &Stored, status: PutStatus) -> Command {
     let mut response = match status {
         PutStatus::Buffered | PutStatus::Flushed => Command::response(ResponseCode::Success),
-        PutStatus::FlushTimeout => {
-            Command::error(ResponseCode::FlushDiskTimeout, "stored, not confirmed on the disk in time")
-        }
-        PutStatus::Failed => {
-            Command::error(ResponseCode::FlushDiskTimeout, "stored, the disk failed before it was confirmed")
-        }
+        PutStatus::FlushTimeout => Command::error(
+            ResponseCode::FlushDiskTimeout,
+            "stored, not confirmed on the disk in time",
+        ),
+        PutStatus::Failed => Command::error(
+            ResponseCode::FlushDiskTimeout,
+            "stored, the disk failed before it was confirmed",
+        ),
     };
     let ext = &mut response.ext;
     ext.put("msgId", stored.msg_id.as_str());
@@ -126,7 +135,11 @@ fn store(broker: &Arc<Broker>, cmd: &Command, peer: SocketAddr) -> Result<Stored
             topic.queue_count()
         )));
     }
-    let queue_id = if request.queue_id < 0 { pick_queue(broker, &topic)? } else { request.queue_id };
+    let queue_id = if request.queue_id < 0 {
+        pick_queue(broker, &topic)?
+    } else {
+        request.queue_id
+    };
     if request.batch {
         return send_batch::store(broker, cmd, &request, queue_id, peer);
     }
@@ -137,7 +150,10 @@ fn store(broker: &Arc<Broker>, cmd: &Command, peer: SocketAddr) -> Result<Stored
     let target = retry::redirect(broker, &request, cmd.version, queue_id)?;
     let mut properties = build_properties(broker, request.properties);
     let uniq_key = if wishes.has_uniq_key {
-        PropertiesView::new(properties.as_bytes()).get(property::UNIQ_KEY).unwrap_or_default().to_owned()
+        PropertiesView::new(properties.as_bytes())
+            .get(property::UNIQ_KEY)
+            .unwrap_or_default()
+            .to_owned()
     } else {
         let id = broker.ids.next(broker.now_ms());
         push(&mut properties, property::UNIQ_KEY, &id);
@@ -171,9 +187,18 @@ fn store(broker: &Arc<Broker>, cmd: &Command, peer: SocketAddr) -> Result<Stored
     }
     check_properties(properties.len())?;
     record.properties = properties.as_bytes();
-    let outcome = broker.append(&MessageDraft::from(record)).map_err(too_large)?;
+    let start = broker.clock.monotonic();
+    let outcome = broker
+        .append(&MessageDraft::from(record))
+        .map_err(too_large)?;
+    broker
+        .metrics
+        .put_took(broker.clock.monotonic().since(start));
     broker.metrics.put_messages.inc();
-    broker.metrics.put_bytes.inc_by(u64::from(outcome.wrote_bytes));
+    broker
+        .metrics
+        .put_bytes
+        .inc_by(u64::from(outcome.wrote_bytes));
     if target.is_some() {
         broker.metrics.dead_letters.inc();
     }
@@ -190,11 +215,12 @@ fn store(broker: &Arc<Broker>, cmd: &Command, peer: SocketAddr) -> Result<Stored
 /// A record that fits no log file breaks a limit of the message, not of the broker.
 pub(crate) fn too_large(error: BrokerError) -> BrokerError {
     match error {
-        BrokerError::Store(store::StoreError::TooLarge { size_bytes, size_max_bytes }) => {
-            BrokerError::MessageIllegal(format!(
-                "the message is illegal: with its properties it has {size_bytes} bytes, the limit is {size_max_bytes}"
-            ))
-        }
+        BrokerError::Store(store::StoreError::TooLarge {
+            size_bytes,
+            size_max_bytes,
+        }) => BrokerError::MessageIllegal(format!(
+            "the message is illegal: with its properties it has {size_bytes} bytes, the limit is {size_max_bytes}"
+        )),
         other => other,
     }
 }
@@ -205,20 +231,30 @@ fn find_topic(broker: &Broker, request: &SendRequest<'_>) -> Result<Arc<TopicCon
         return Ok(topic);
     }
     if names::is_retry(request.topic) {
-        return broker.ensure_topic(TopicConfig::new(request.topic, 1, crate::topic::PERM_READ_WRITE));
+        return broker.ensure_topic(TopicConfig::new(
+            request.topic,
+            1,
+            crate::topic::PERM_READ_WRITE,
+        ));
     }
     let template = broker
         .topics
         .get(request.default_topic)
         .filter(|template| broker.live.create_topics() && template.perm & PERM_INHERIT != 0)
         .ok_or_else(|| BrokerError::NoTopic(names::shorten(request.topic)))?;
-    let queues = request.default_queues.clamp(1, template.write_queue_nums.max(1));
+    let queues = request
+        .default_queues
+        .clamp(1, template.write_queue_nums.max(1));
     let config = TopicConfig {
         topic_filter_type: template.topic_filter_type.clone(),
         ..TopicConfig::new(request.topic, queues, template.perm & !PERM_INHERIT)
     };
     let topic = broker.ensure_topic(config)?;
-    tracing::info!(topic = request.topic, queues, "topic created by its first send");
+    tracing::info!(
+        topic = request.topic,
+        queues,
+        "topic created by its first send"
+    );
     Ok(topic)
 }
 

@@ -32,14 +32,21 @@ pub(crate) fn handle(broker: &Arc<Broker>, cmd: Command, to: Responder) {
             Ok(None) => to.send(success()),
             Ok(Some(outcome)) => {
                 let now = owner.clock.monotonic();
-                owner.durability.when_durable(&owner.store, outcome.end(), false, now, move |status| {
-                    to.send(match status {
-                        PutStatus::Buffered | PutStatus::Flushed => success(),
-                        PutStatus::FlushTimeout | PutStatus::Failed => {
-                            Command::error(ResponseCode::SystemError, "given back, not confirmed on the disk")
-                        }
-                    });
-                });
+                owner.durability.when_durable(
+                    &owner.store,
+                    outcome.end(),
+                    false,
+                    now,
+                    move |status| {
+                        to.send(match status {
+                            PutStatus::Buffered | PutStatus::Flushed => success(),
+                            PutStatus::FlushTimeout | PutStatus::Failed => Command::error(
+                                ResponseCode::SystemError,
+                                "given back, not confirmed on the disk",
+                            ),
+                        });
+                    },
+                );
             }
             Err(error) => to.send(error.to_response()),
         }
@@ -55,7 +62,9 @@ fn put_back(broker: &Arc<Broker>, cmd: &Command) -> Result<Option<AppendOutcome>
     broker.check_writable()?;
     let config = broker.ensure_group(&group)?;
     if broker.live.permission() & crate::topic::PERM_WRITE == 0 {
-        return Err(BrokerError::Forbidden("the broker is not writable".to_owned()));
+        return Err(BrokerError::Forbidden(
+            "the broker is not writable".to_owned(),
+        ));
     }
     if config.retry_queue_nums <= 0 {
         return Ok(None);
@@ -71,9 +80,12 @@ fn put_back(broker: &Arc<Broker>, cmd: &Command) -> Result<Option<AppendOutcome>
     let at = PhysicalOffset::from_wire(offset).ok_or_else(absent)?;
     let record = broker.store.record_at(at)?.ok_or_else(absent)?;
     let view = RecordView::parse(&record)?;
-    let max = max_from_client.filter(|_| cmd.version >= version::V3_4_9).unwrap_or(config.retry_max_times);
+    let max = max_from_client
+        .filter(|_| cmd.version >= version::V3_4_9)
+        .unwrap_or(config.retry_max_times);
     let origin_id = offset_msg_id(view.store_host, offset);
-    let mut properties = retry::carry_properties(view.properties().to_owned(), view.topic, &origin_id);
+    let mut properties =
+        retry::carry_properties(view.properties().to_owned(), view.topic, &origin_id);
     let mut fields = view.fields();
     fields.store_host = broker.store_host;
     fields.prepared_offset = 0;
@@ -82,12 +94,25 @@ fn put_back(broker: &Arc<Broker>, cmd: &Command) -> Result<Option<AppendOutcome>
     let text;
     if dead {
         topic = broker.ensure_dlq_topic(&group)?.topic_name.clone();
-        let first_topic = properties.get(property::RETRY_TOPIC).unwrap_or(view.topic).to_owned();
-        let first_id = properties.get(property::ORIGIN_MESSAGE_ID).unwrap_or(&origin_id).to_owned();
+        let first_topic = properties
+            .get(property::RETRY_TOPIC)
+            .unwrap_or(view.topic)
+            .to_owned();
+        let first_id = properties
+            .get(property::ORIGIN_MESSAGE_ID)
+            .unwrap_or(&origin_id)
+            .to_owned();
         properties.set(property::DLQ_ORIGIN_TOPIC, first_topic);
         properties.set(property::DLQ_ORIGIN_MESSAGE_ID, first_id);
         properties.set(property::DELAY, "0");
-        properties.set(property::DEAD_CAUSE, if wanted_level < 0 { "rejected" } else { "maxAttempts" });
+        properties.set(
+            property::DEAD_CAUSE,
+            if wanted_level < 0 {
+                "rejected"
+            } else {
+                "maxAttempts"
+            },
+        );
         properties.set(property::DEAD_AT, broker.now_ms().to_string());
         text = properties.encode();
         fields.queue_id = 0;
@@ -97,7 +122,8 @@ fn put_back(broker: &Arc<Broker>, cmd: &Command) -> Result<Option<AppendOutcome>
         let level = usize::try_from(level).map_err(|_| BrokerError::Internal("delay level"))?;
         topic = retry_topic.topic_name.clone();
         let queues = u64::try_from(retry_topic.write_queue_nums.max(1)).unwrap_or(1);
-        let queue_id = i32::try_from(broker.ids.sequence() % queues).map_err(|_| BrokerError::Internal("queue id"))?;
+        let queue_id = i32::try_from(broker.ids.sequence() % queues)
+            .map_err(|_| BrokerError::Internal("queue id"))?;
         let mut encoded = properties.encode();
         fields.queue_id = delay::park(&mut encoded, &topic, queue_id, level);
         text = encoded;
@@ -106,7 +132,9 @@ fn put_back(broker: &Arc<Broker>, cmd: &Command) -> Result<Option<AppendOutcome>
     fields.reconsume_times = view.reconsume_times.saturating_add(1);
     check_properties(text.len())?;
     fields.properties = text.as_bytes();
-    let outcome = broker.append(&MessageDraft::from(fields)).map_err(super::send::too_large)?;
+    let outcome = broker
+        .append(&MessageDraft::from(fields))
+        .map_err(super::send::too_large)?;
     if dead {
         broker.metrics.dead_letters.inc();
     }

@@ -36,7 +36,8 @@ pub(crate) fn store(
     }
     let body = cmd.body.to_bytes();
     check_body(broker, body.len())?;
-    let entries = decode_batch(&body).map_err(|error| BrokerError::MessageIllegal(error.to_string()))?;
+    let entries =
+        decode_batch(&body).map_err(|error| BrokerError::MessageIllegal(error.to_string()))?;
     if entries.len() > BATCH_MAX {
         return Err(BrokerError::MessageIllegal(format!(
             "the batch has {} messages, the limit is {BATCH_MAX}",
@@ -48,7 +49,9 @@ pub(crate) fn store(
         let wishes = Wishes::of(entry.properties);
         wishes.check_supported()?;
         if wishes.delay_level > 0 {
-            return Err(BrokerError::MessageIllegal("a batch cannot hold delayed messages".to_owned()));
+            return Err(BrokerError::MessageIllegal(
+                "a batch cannot hold delayed messages".to_owned(),
+            ));
         }
         let text = keep(entry.properties);
         check_properties(text.len())?;
@@ -74,20 +77,32 @@ pub(crate) fn store(
         })
         .collect();
     broker.check_writable()?;
-    let outcomes = broker.store.append_batch(&drafts).map_err(|error| too_large(error.into()))?;
+    let outcomes = broker
+        .store
+        .append_batch(&drafts)
+        .map_err(|error| too_large(error.into()))?;
     let (Some(first), Some(last)) = (outcomes.first(), outcomes.last()) else {
         return Err(BrokerError::Internal("a batch without outcome"));
     };
     broker.metrics.put_messages.inc_by(outcomes.len() as u64);
-    broker.metrics.put_bytes.inc_by(outcomes.iter().map(|outcome| u64::from(outcome.wrote_bytes)).sum());
-    let ids: Vec<String> =
-        outcomes.iter().map(|outcome| offset_msg_id(broker.store_host, outcome.physical_offset.to_wire())).collect();
+    broker.metrics.put_bytes.inc_by(
+        outcomes
+            .iter()
+            .map(|outcome| u64::from(outcome.wrote_bytes))
+            .sum(),
+    );
+    let ids: Vec<String> = outcomes
+        .iter()
+        .map(|outcome| offset_msg_id(broker.store_host, outcome.physical_offset.to_wire()))
+        .collect();
     Ok(Stored {
         last: *last,
         msg_id: ids.join(","),
         queue_id,
         queue_offset: first.queue_offset.to_wire(),
-        transaction_id: PropertiesView::new(request.properties.as_bytes()).get(property::UNIQ_KEY).map(str::to_owned),
+        transaction_id: PropertiesView::new(request.properties.as_bytes())
+            .get(property::UNIQ_KEY)
+            .map(str::to_owned),
         want_flushed: request.want_flushed,
     })
 }
@@ -96,7 +111,10 @@ pub(crate) fn store(
 fn keep(sent: &[u8]) -> String {
     let mut out = String::with_capacity(sent.len() + 1);
     for (name, value) in PropertiesView::new(sent).iter() {
-        if !matches!(name, property::POP_CK | property::LEASE | delay::DELAYED_FROM) {
+        if !matches!(
+            name,
+            property::POP_CK | property::LEASE | delay::DELAYED_FROM
+        ) {
             push(&mut out, name, value);
         }
     }

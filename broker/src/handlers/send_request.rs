@@ -51,8 +51,12 @@ impl<'a> SendRequest<'a> {
         text(pick("producerGroup", "a"))?;
         Ok(Self {
             topic: text(pick("topic", "b"))?,
-            default_topic: ext.get(pick("defaultTopic", "c")).unwrap_or(names::AUTO_CREATE_TOPIC),
-            default_queues: ext.optional(pick("defaultTopicQueueNums", "d"))?.unwrap_or(4),
+            default_topic: ext
+                .get(pick("defaultTopic", "c"))
+                .unwrap_or(names::AUTO_CREATE_TOPIC),
+            default_queues: ext
+                .optional(pick("defaultTopicQueueNums", "d"))?
+                .unwrap_or(4),
             queue_id: ext.required(pick("queueId", "e"))?,
             sys_flag: ext.optional(pick("sysFlag", "f"))?.unwrap_or(0),
             born_ts_ms: ext.required(pick("bornTimestamp", "g"))?,
@@ -123,13 +127,15 @@ impl Wishes {
             match name {
                 property::DELAY => {
                     let level = value.parse::<i64>().unwrap_or(0).max(0);
-                    wishes.delay_level = usize::try_from(level).unwrap_or(usize::MAX).min(delay::LEVELS);
+                    wishes.delay_level = usize::try_from(level)
+                        .unwrap_or(usize::MAX)
+                        .min(delay::LEVELS);
                 }
                 property::UNIQ_KEY => wishes.has_uniq_key = true,
                 property::TRAN_MSG => wishes.transaction = value.eq_ignore_ascii_case("true"),
-                property::TIMER_DELAY_SEC | property::TIMER_DELAY_MS | property::TIMER_DELIVER_MS => {
-                    wishes.timer = true
-                }
+                property::TIMER_DELAY_SEC
+                | property::TIMER_DELAY_MS
+                | property::TIMER_DELIVER_MS => wishes.timer = true,
                 _ => {}
             }
         }
@@ -142,10 +148,14 @@ impl Wishes {
     /// Not built yet.
     pub(crate) fn check_supported(&self) -> Result<(), BrokerError> {
         if self.transaction {
-            return Err(BrokerError::NotSupported("a transactional message (property TRAN_MSG)"));
+            return Err(BrokerError::NotSupported(
+                "a transactional message (property TRAN_MSG)",
+            ));
         }
         if self.timer {
-            return Err(BrokerError::NotSupported("delivery at an arbitrary time (properties TIMER_*)"));
+            return Err(BrokerError::NotSupported(
+                "delivery at an arbitrary time (properties TIMER_*)",
+            ));
         }
         Ok(())
     }
@@ -171,23 +181,46 @@ mod tests {
     #[test]
     fn both_forms_are_read_and_missing_fields_are_named() {
         let mut cmd = Command::request(RequestCode::SendMessageV2);
-        for (name, value) in [("a", "g"), ("b", "t"), ("e", "-1"), ("g", "5"), ("i", "TAGS\u{1}x"), ("m", "1")] {
+        for (name, value) in [
+            ("a", "g"),
+            ("b", "t"),
+            ("e", "-1"),
+            ("g", "5"),
+            ("i", "TAGS\u{1}x"),
+            ("m", "1"),
+        ] {
             cmd.ext.put(name, value);
         }
         let request = SendRequest::parse(&cmd).unwrap();
-        assert_eq!((request.topic, request.queue_id, request.batch), ("t", -1, true));
+        assert_eq!(
+            (request.topic, request.queue_id, request.batch),
+            ("t", -1, true)
+        );
         cmd.code = RequestCode::SendMessage.code();
         let error = SendRequest::parse(&cmd).unwrap_err();
         assert!(error.to_string().contains("producerGroup"), "{error}");
         cmd.code = RequestCode::SendMessageV2.code();
         cmd.ext.put("e", "2147483648");
-        assert!(SendRequest::parse(&cmd).unwrap_err().to_string().contains('e'));
+        assert!(
+            SendRequest::parse(&cmd)
+                .unwrap_err()
+                .to_string()
+                .contains('e')
+        );
     }
 
     #[test]
     fn what_is_not_built_is_seen() {
-        assert!(Wishes::of(b"TRAN_MSG\x01true\x02").check_supported().is_err());
-        assert!(Wishes::of(b"TIMER_DELIVER_MS\x0199\x02").check_supported().is_err());
+        assert!(
+            Wishes::of(b"TRAN_MSG\x01true\x02")
+                .check_supported()
+                .is_err()
+        );
+        assert!(
+            Wishes::of(b"TIMER_DELIVER_MS\x0199\x02")
+                .check_supported()
+                .is_err()
+        );
         let wishes = Wishes::of(b"DELAY\x01999\x02UNIQ_KEY\x01k\x02");
         assert_eq!((wishes.delay_level, wishes.has_uniq_key), (18, true));
         assert_eq!(Wishes::of(b"DELAY\x01x\x02").delay_level, 0);

@@ -18,10 +18,21 @@ use crate::topic::{ATTRIBUTE_VERSION, QUEUES_MAX, TopicConfig};
 use crate::version::DataVersion;
 
 /// Values of the attribute `message.type`.
-const MESSAGE_TYPES: [&str; 6] = ["NORMAL", "FIFO", "DELAY", "TRANSACTION", "UNSPECIFIED", "PRIORITY"];
+const MESSAGE_TYPES: [&str; 6] = [
+    "NORMAL",
+    "FIFO",
+    "DELAY",
+    "TRANSACTION",
+    "UNSPECIFIED",
+    "PRIORITY",
+];
 
 /// Code 17.
-pub(crate) fn update(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn update(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let ext = &cmd.ext;
     let topic: String = ext.required("topic")?;
     let read: i32 = ext.required("readQueueNums")?;
@@ -29,7 +40,10 @@ pub(crate) fn update(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection
     let perm: i32 = ext.required("perm")?;
     let filter_type = ext.get("topicFilterType").unwrap_or("SINGLE_TAG");
     if !matches!(filter_type, "SINGLE_TAG" | "MULTI_TAG") {
-        return Err(BrokerError::Absent(format!("topicFilterType {} is unknown", names::shorten(filter_type))));
+        return Err(BrokerError::Absent(format!(
+            "topicFilterType {} is unknown",
+            names::shorten(filter_type)
+        )));
     }
     check_change(&topic)?;
     check_shape(read, write, perm)?;
@@ -40,9 +54,14 @@ pub(crate) fn update(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection
             let mut config = TopicConfig {
                 order: ext.bool("order"),
                 topic_filter_type: filter_type.to_owned(),
-                topic_sys_flag: ext.get("topicSysFlag").and_then(|text| text.parse().ok()).unwrap_or(0),
+                topic_sys_flag: ext
+                    .get("topicSysFlag")
+                    .and_then(|text| text.parse().ok())
+                    .unwrap_or(0),
                 write_queue_nums: write,
-                attributes: known.map(|known| known.attributes.clone()).unwrap_or_default(),
+                attributes: known
+                    .map(|known| known.attributes.clone())
+                    .unwrap_or_default(),
                 ..TopicConfig::new(&topic, read, perm)
             };
             for (name, value) in &changes {
@@ -52,7 +71,11 @@ pub(crate) fn update(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection
                 };
             }
             let changed = known.is_some_and(|known| *known != config);
-            raise_version(&mut config.attributes, changed, known.map(TopicConfig::version));
+            raise_version(
+                &mut config.attributes,
+                changed,
+                known.map(TopicConfig::version),
+            );
             Some(config)
         })
         .ok_or(BrokerError::Full("topic"))?;
@@ -92,24 +115,38 @@ pub(crate) fn check_change(topic: &str) -> Result<(), BrokerError> {
 pub(crate) fn check_shape(read: i32, write: i32, perm: i32) -> Result<(), BrokerError> {
     for (name, queues) in [("readQueueNums", read), ("writeQueueNums", write)] {
         if !(0..=QUEUES_MAX).contains(&queues) {
-            return Err(BrokerError::Invalid(format!("{name}[{queues}] is illegal: it must be 0 to {QUEUES_MAX}")));
+            return Err(BrokerError::Invalid(format!(
+                "{name}[{queues}] is illegal: it must be 0 to {QUEUES_MAX}"
+            )));
         }
     }
     if read == 0 && write == 0 {
-        return Err(BrokerError::Invalid("readQueueNums and writeQueueNums are both 0".to_owned()));
+        return Err(BrokerError::Invalid(
+            "readQueueNums and writeQueueNums are both 0".to_owned(),
+        ));
     }
     if !(0..=15).contains(&perm) {
-        return Err(BrokerError::Invalid(format!("perm[{perm}] is illegal: it must be 0 to 15")));
+        return Err(BrokerError::Invalid(format!(
+            "perm[{perm}] is illegal: it must be 0 to 15"
+        )));
     }
     Ok(())
 }
 
 /// `+name=value` and `-name`, comma separated.
 fn parse_attributes(text: &str) -> Result<Vec<(String, Option<String>)>, BrokerError> {
-    let bad =
-        |part: &str| BrokerError::Absent(format!("add/alter attribute format is wrong: {}", names::shorten(part)));
+    let bad = |part: &str| {
+        BrokerError::Absent(format!(
+            "add/alter attribute format is wrong: {}",
+            names::shorten(part)
+        ))
+    };
     let mut changes = Vec::new();
-    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+    for part in text
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+    {
         let change = if let Some(pair) = part.strip_prefix('+') {
             let (name, value) = pair.split_once('=').ok_or_else(|| bad(part))?;
             (name.trim().to_owned(), Some(value.trim().to_owned()))
@@ -126,17 +163,26 @@ fn parse_attributes(text: &str) -> Result<Vec<(String, Option<String>)>, BrokerE
 
 fn check_attribute(name: &str, value: Option<&str>) -> Result<(), BrokerError> {
     match (name, value) {
-        ("message.type", Some("MIXED")) => Err(BrokerError::Invalid("MIXED message type is not supported.".to_owned())),
-        ("message.type", Some(value)) if !MESSAGE_TYPES.contains(&value) => {
-            Err(BrokerError::Absent(format!("value is not in set: {MESSAGE_TYPES:?}")))
-        }
+        ("message.type", Some("MIXED")) => Err(BrokerError::Invalid(
+            "MIXED message type is not supported.".to_owned(),
+        )),
+        ("message.type", Some(value)) if !MESSAGE_TYPES.contains(&value) => Err(
+            BrokerError::Absent(format!("value is not in set: {MESSAGE_TYPES:?}")),
+        ),
         ("message.type" | "queue.type" | "cleanup.policy" | "reserve.time", _) => Ok(()),
-        _ => Err(BrokerError::Absent(format!("unsupported key: {}", names::shorten(name)))),
+        _ => Err(BrokerError::Absent(format!(
+            "unsupported key: {}",
+            names::shorten(name)
+        ))),
     }
 }
 
 /// Code 215. Also removes what hangs on the topic: offsets, leases, and its queues.
-pub(crate) fn delete(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn delete(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let topic: String = cmd.ext.required("topic")?;
     check_change(&topic)?;
     remove(broker, &topic)?;
@@ -177,16 +223,26 @@ struct TopicTableAnswer {
 }
 
 /// Code 21: all topics, or a page of them.
-pub(crate) fn all(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn all(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let skip: Option<u32> = cmd.ext.optional("topicSeq")?;
     let limit: Option<u32> = cmd.ext.optional("maxTopicNum")?;
     let (data_version, topics) = broker.topics.all();
     let total = topics.len();
-    let sorted: BTreeMap<String, TopicConfig> =
-        topics.into_iter().map(|config| (config.topic_name.clone(), config.as_ref().clone())).collect();
+    let sorted: BTreeMap<String, TopicConfig> = topics
+        .into_iter()
+        .map(|config| (config.topic_name.clone(), config.as_ref().clone()))
+        .collect();
     let size = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
     let limit = limit.filter(|n| *n > 0).map_or(usize::MAX, size);
-    let page = sorted.into_iter().skip(skip.map_or(0, size)).take(limit).collect();
+    let page = sorted
+        .into_iter()
+        .skip(skip.map_or(0, size))
+        .take(limit)
+        .collect();
     let mut response = json_answer(&TopicTableAnswer {
         data_version,
         mapping_data_version: DataVersion::default(),
@@ -194,14 +250,23 @@ pub(crate) fn all(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) 
         topic_queue_mapping_detail_map: BTreeMap::new(),
         topic_queue_mapping_info_map: BTreeMap::new(),
     });
-    response.ext.put("totalTopicNum", u64::try_from(total).unwrap_or(u64::MAX));
+    response
+        .ext
+        .put("totalTopicNum", u64::try_from(total).unwrap_or(u64::MAX));
     Ok(response)
 }
 
 /// Code 351.
-pub(crate) fn get(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn get(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let topic: String = cmd.ext.required("topic")?;
-    let config = broker.topics.get(&topic).ok_or_else(|| BrokerError::NoTopic(names::shorten(&topic)))?;
+    let config = broker
+        .topics
+        .get(&topic)
+        .ok_or_else(|| BrokerError::NoTopic(names::shorten(&topic)))?;
     Ok(json_answer(config.as_ref()))
 }
 
@@ -221,20 +286,38 @@ struct TopicStats {
 }
 
 /// Code 202.
-pub(crate) fn stats(broker: &Arc<Broker>, cmd: &Command, _conn: &Arc<Connection>) -> Result<Command, BrokerError> {
+pub(crate) fn stats(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
     let topic: String = cmd.ext.required("topic")?;
-    let config = broker.topics.get(&topic).ok_or_else(|| BrokerError::NoTopic(names::shorten(&topic)))?;
+    let config = broker
+        .topics
+        .get(&topic)
+        .ok_or_else(|| BrokerError::NoTopic(names::shorten(&topic)))?;
     let mut table = QueueMap::default();
     for queue_id in 0..config.queue_count() {
         let range = broker.store.queue(&topic, queue_id);
         let (min, max) = (range.min.to_wire(), range.max.to_wire());
-        let last = if max > min { store_time(broker, &topic, queue_id, max - 1).unwrap_or(0) } else { 0 };
+        let last = if max > min {
+            store_time(broker, &topic, queue_id, max - 1).unwrap_or(0)
+        } else {
+            0
+        };
         table.insert(
             MessageQueue::new(topic.clone(), broker.config.name.clone(), queue_id),
-            QueueStats { last_update_timestamp: last, max_offset: max, min_offset: min },
+            QueueStats {
+                last_update_timestamp: last,
+                max_offset: max,
+                min_offset: min,
+            },
         );
     }
-    let body = wire::json::to_vec_apache(&TopicStats { offset_table: table, topic_put_tps: 0.0 });
+    let body = wire::json::to_vec_apache(&TopicStats {
+        offset_table: table,
+        topic_put_tps: 0.0,
+    });
     Ok(success().with_body(body))
 }
 
@@ -250,11 +333,19 @@ pub(crate) fn system_list(
     _cmd: &Command,
     _conn: &Arc<Connection>,
 ) -> Result<Command, BrokerError> {
-    let mut list: Vec<String> = names::system_topics().iter().map(|name| (*name).to_owned()).collect();
+    let mut list: Vec<String> = names::system_topics()
+        .iter()
+        .map(|name| (*name).to_owned())
+        .collect();
     list.push(broker.config.cluster.clone());
     list.push(broker.config.name.clone());
     let (_, topics) = broker.topics.all();
-    list.extend(topics.iter().map(|config| config.topic_name.clone()).filter(|name| names::is_system_topic(name)));
+    list.extend(
+        topics
+            .iter()
+            .map(|config| config.topic_name.clone())
+            .filter(|name| names::is_system_topic(name)),
+    );
     list.sort_unstable();
     list.dedup();
     Ok(json_answer(&TopicList { topic_list: list }))
@@ -267,9 +358,18 @@ mod tests {
     #[test]
     fn attributes_are_added_and_removed_by_sign() {
         let changes = parse_attributes("+message.type=FIFO,-queue.type").unwrap();
-        assert_eq!(changes[0], ("message.type".to_owned(), Some("FIFO".to_owned())));
+        assert_eq!(
+            changes[0],
+            ("message.type".to_owned(), Some("FIFO".to_owned()))
+        );
         assert_eq!(changes[1], ("queue.type".to_owned(), None));
-        for bad in ["message.type=FIFO", "+message.type", "+foo=1", "+message.type=LOUD", "+message.type=MIXED"] {
+        for bad in [
+            "message.type=FIFO",
+            "+message.type",
+            "+foo=1",
+            "+message.type=LOUD",
+            "+message.type=MIXED",
+        ] {
             assert!(parse_attributes(bad).is_err(), "{bad}");
         }
     }
@@ -278,7 +378,13 @@ mod tests {
     fn shapes_that_no_topic_can_have_are_refused() {
         assert!(check_shape(4, 4, 6).is_ok());
         assert!(check_shape(0, 4, 2).is_ok());
-        for (read, write, perm) in [(-1, 4, 6), (4, 70_000, 6), (0, 0, 6), (4, 4, 16), (4, 4, -1)] {
+        for (read, write, perm) in [
+            (-1, 4, 6),
+            (4, 70_000, 6),
+            (0, 0, 6),
+            (4, 4, 16),
+            (4, 4, -1),
+        ] {
             assert!(check_shape(read, write, perm).is_err());
         }
     }

@@ -41,7 +41,11 @@ impl<T> Holds<T> {
         Self {
             max,
             count: AtomicUsize::new(0),
-            inner: Mutex::new(Inner { next_id: 1, queues: HashMap::new(), deadlines: BTreeMap::new() }),
+            inner: Mutex::new(Inner {
+                next_id: 1,
+                queues: HashMap::new(),
+                deadlines: BTreeMap::new(),
+            }),
         }
     }
 
@@ -65,28 +69,47 @@ impl<T> Holds<T> {
         self.count.fetch_add(1, Ordering::Relaxed);
         let id = inner.next_id;
         inner.next_id += 1;
-        let sooner = inner.deadlines.first_key_value().is_none_or(|((first, _), _)| deadline < *first);
+        let sooner = inner
+            .deadlines
+            .first_key_value()
+            .is_none_or(|((first, _), _)| deadline < *first);
         let key = match inner.queues.get_key_value(topic) {
             Some((key, _)) => key.clone(),
             None => Arc::from(topic),
         };
-        inner.deadlines.insert((deadline, id), (key.clone(), queue_id));
-        inner.queues.entry(key).or_default().entry(queue_id).or_default().push(Held {
-            id,
-            from,
-            filter,
-            deadline,
-            payload,
-        });
+        inner
+            .deadlines
+            .insert((deadline, id), (key.clone(), queue_id));
+        inner
+            .queues
+            .entry(key)
+            .or_default()
+            .entry(queue_id)
+            .or_default()
+            .push(Held {
+                id,
+                from,
+                filter,
+                deadline,
+                payload,
+            });
         Ok((id, sooner))
     }
 
     /// Takes the requests that a message at this offset with this tag code wakes, in the order they came.
-    pub(crate) fn arrived(&self, topic: &str, queue_id: i32, queue_offset: u64, tags_code: i64) -> Vec<T> {
+    pub(crate) fn arrived(
+        &self,
+        topic: &str,
+        queue_id: i32,
+        queue_offset: u64,
+        tags_code: i64,
+    ) -> Vec<T> {
         if self.count.load(Ordering::Acquire) == 0 {
             return Vec::new();
         }
-        self.take_where(topic, queue_id, |held| queue_offset >= held.from && held.filter.may_match(tags_code))
+        self.take_where(topic, queue_id, |held| {
+            queue_offset >= held.from && held.filter.may_match(tags_code)
+        })
     }
 
     /// Takes one request by id, if it is still parked.
@@ -97,8 +120,12 @@ impl<T> Holds<T> {
     fn take_where(&self, topic: &str, queue_id: i32, wanted: impl Fn(&Held<T>) -> bool) -> Vec<T> {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
-        let Some(queues) = inner.queues.get_mut(topic) else { return Vec::new() };
-        let Some(parked) = queues.get_mut(&queue_id) else { return Vec::new() };
+        let Some(queues) = inner.queues.get_mut(topic) else {
+            return Vec::new();
+        };
+        let Some(parked) = queues.get_mut(&queue_id) else {
+            return Vec::new();
+        };
         if !parked.iter().any(&wanted) {
             return Vec::new();
         }
@@ -131,7 +158,9 @@ impl<T> Holds<T> {
             let due = {
                 let inner = self.inner.lock();
                 match inner.deadlines.first_key_value() {
-                    Some(((deadline, id), (topic, queue))) if *deadline <= now => Some((*id, topic.clone(), *queue)),
+                    Some(((deadline, id), (topic, queue))) if *deadline <= now => {
+                        Some((*id, topic.clone(), *queue))
+                    }
                     _ => None,
                 }
             };
@@ -147,15 +176,23 @@ impl<T> Holds<T> {
         let mut inner = self.inner.lock();
         inner.deadlines.clear();
         let queues = std::mem::take(&mut inner.queues);
-        let all: Vec<T> =
-            queues.into_values().flat_map(HashMap::into_values).flatten().map(|held| held.payload).collect();
+        let all: Vec<T> = queues
+            .into_values()
+            .flat_map(HashMap::into_values)
+            .flatten()
+            .map(|held| held.payload)
+            .collect();
         self.count.fetch_sub(all.len(), Ordering::Relaxed);
         all
     }
 
     /// The earliest deadline.
     pub(crate) fn next_deadline(&self) -> Option<Monotonic> {
-        self.inner.lock().deadlines.first_key_value().map(|((deadline, _), _)| *deadline)
+        self.inner
+            .lock()
+            .deadlines
+            .first_key_value()
+            .map(|((deadline, _), _)| *deadline)
     }
 
     /// Number of parked requests.

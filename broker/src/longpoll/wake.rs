@@ -13,8 +13,16 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// Called for each new queue entry, on the store's dispatch thread: hands matching requests to the
 /// runtime and returns at once.
-pub(crate) fn wake_arrival(broker: &Arc<Broker>, topic: &str, queue_id: i32, queue_offset: u64, tags_code: i64) {
-    let woken = broker.holds.arrived(topic, queue_id, queue_offset, tags_code);
+pub(crate) fn wake_arrival(
+    broker: &Arc<Broker>,
+    topic: &str,
+    queue_id: i32,
+    queue_offset: u64,
+    tags_code: i64,
+) {
+    let woken = broker
+        .holds
+        .arrived(topic, queue_id, queue_offset, tags_code);
     if woken.is_empty() {
         return;
     }
@@ -40,7 +48,11 @@ pub(crate) async fn run_deadlines(broker: Arc<Broker>) {
             next_tick = now + TICK;
             broker.housekeep(now);
         }
-        let until = broker.holds.next_deadline().unwrap_or(Monotonic::MAX).min(next_tick);
+        let until = broker
+            .holds
+            .next_deadline()
+            .unwrap_or(Monotonic::MAX)
+            .min(next_tick);
         tokio::select! {
             () = broker.stopping.cancelled() => return,
             () = broker.deadline_moved.notified() => {}

@@ -12,10 +12,12 @@ use node::{ByteSize, Context, Millis};
 use remoting::{Client, ClientOptions};
 use tempfile::TempDir;
 use wire::body::gantry::{
-    Backoff, GroupLag, GroupSpec, SettleItem, SettleOp, SettleRequest, SettleResponse, SettleResult, SubscriptionSpec,
-    TopicSpec,
+    Backoff, GroupLag, GroupSpec, SettleItem, SettleOp, SettleRequest, SettleResponse,
+    SettleResult, SubscriptionSpec, TopicSpec,
 };
-use wire::headers::pop::{AckRequest, ChangeInvisibleRequest, NotificationRequest, PopRequest, PopResponse};
+use wire::headers::pop::{
+    AckRequest, ChangeInvisibleRequest, NotificationRequest, PopRequest, PopResponse,
+};
 use wire::headers::send::SendRequest;
 use wire::message::properties::Properties;
 use wire::message::record::RecordView;
@@ -46,8 +48,13 @@ pub fn config(data: &Path, flush: FlushMode) -> Config {
     Config {
         data: data.to_owned(),
         listen: "127.0.0.1:0".parse().unwrap(),
-        flush: FlushConfig { mode: flush, interval: Millis(50) },
-        segment: SegmentConfig { size: ByteSize::mib(8) },
+        flush: FlushConfig {
+            mode: flush,
+            interval: Millis(50),
+        },
+        segment: SegmentConfig {
+            size: ByteSize::mib(8),
+        },
         fast_port: false,
         ..Config::default()
     }
@@ -55,9 +62,16 @@ pub fn config(data: &Path, flush: FlushMode) -> Config {
 
 pub async fn open(dir: Arc<TempDir>, flush: FlushMode) -> Bench {
     let context = Context::quiet(Arc::new(SystemClock::new()));
-    let running = broker::start(config(dir.path(), flush), &context).await.unwrap();
+    let running = broker::start(config(dir.path(), flush), &context)
+        .await
+        .unwrap();
     let addr = running.addrs.listen.to_string();
-    Bench { running: Some(running), dir, addr, client: Client::new(ClientOptions::default()) }
+    Bench {
+        running: Some(running),
+        dir,
+        addr,
+        client: Client::new(ClientOptions::default()),
+    }
 }
 
 pub async fn bench() -> Bench {
@@ -78,7 +92,9 @@ pub fn quick() -> GroupSpec {
         invisible_ms: 1_000,
         initial_position: "earliest".into(),
         max_attempts: 3,
-        backoff: Backoff::List { delays_ms: vec![200] },
+        backoff: Backoff::List {
+            delays_ms: vec![200],
+        },
         ..GroupSpec::default()
     }
 }
@@ -90,7 +106,13 @@ impl Bench {
 
     pub async fn ok(&self, cmd: Command) -> Command {
         let answer = self.call(cmd).await;
-        assert_eq!(answer.response_code(), ResponseCode::Success, "{:?} {:?}", answer.remark, answer.ext);
+        assert_eq!(
+            answer.response_code(),
+            ResponseCode::Success,
+            "{:?} {:?}",
+            answer.remark,
+            answer.ext
+        );
         answer
     }
 
@@ -119,13 +141,21 @@ impl Bench {
     }
 
     pub async fn put_topic(&self, topic: &str, queues: i32) {
-        let spec = TopicSpec { read_queues: queues, write_queues: queues, ..TopicSpec::default() };
-        self.ok(Command::request(RequestCode::PutTopic).with_ext("topic", topic).with_body(wire::json::to_vec(&spec)))
+        let spec = TopicSpec {
+            read_queues: queues,
+            write_queues: queues,
+            ..TopicSpec::default()
+        };
+        self.ok(Command::request(RequestCode::PutTopic)
+            .with_ext("topic", topic)
+            .with_body(wire::json::to_vec(&spec)))
             .await;
     }
 
     pub async fn put_group(&self, group: &str, spec: &GroupSpec) {
-        self.ok(Command::request(RequestCode::PutGroup).with_ext("group", group).with_body(wire::json::to_vec(spec)))
+        self.ok(Command::request(RequestCode::PutGroup)
+            .with_ext("group", group)
+            .with_body(wire::json::to_vec(spec)))
             .await;
     }
 
@@ -137,7 +167,9 @@ impl Bench {
             expression: expression.into(),
             ..SubscriptionSpec::default()
         };
-        let cmd = Command::request(RequestCode::PutSubscription).with_ext("group", group).with_ext("topic", topic);
+        let cmd = Command::request(RequestCode::PutSubscription)
+            .with_ext("group", group)
+            .with_ext("topic", topic);
         self.ok(cmd.with_body(wire::json::to_vec(&spec))).await;
     }
 
@@ -154,12 +186,16 @@ impl Bench {
             properties: Some(properties.encode()),
             ..SendRequest::default()
         };
-        self.ok(Command::request(RequestCode::SendMessageV2).with_header(&header).with_body(body.to_owned())).await;
+        self.ok(Command::request(RequestCode::SendMessageV2)
+            .with_header(&header)
+            .with_body(body.to_owned()))
+            .await;
     }
 
     pub async fn send_many(&self, topic: &str, queues: i32, count: usize) {
         for index in 0..count {
-            self.send(topic, (index as i32) % queues, &format!("m{index}"), "a").await;
+            self.send(topic, (index as i32) % queues, &format!("m{index}"), "a")
+                .await;
         }
     }
 
@@ -178,16 +214,30 @@ impl Bench {
     }
 
     pub async fn pop(&self, group: &str, topic: &str, max: i32, invisible_ms: i64) -> Vec<Got> {
-        let answer = self.call(self.pop_command(group, topic, max, invisible_ms)).await;
+        let answer = self
+            .call(self.pop_command(group, topic, max, invisible_ms))
+            .await;
         if answer.response_code() == ResponseCode::PollingTimeout {
             return Vec::new();
         }
-        assert_eq!(answer.response_code(), ResponseCode::Success, "{:?}", answer.remark);
+        assert_eq!(
+            answer.response_code(),
+            ResponseCode::Success,
+            "{:?}",
+            answer.remark
+        );
         got(group, topic, &answer)
     }
 
     /// Pops until something comes or `wait` is over.
-    pub async fn pop_within(&self, group: &str, topic: &str, max: i32, invisible_ms: i64, wait: Duration) -> Vec<Got> {
+    pub async fn pop_within(
+        &self,
+        group: &str,
+        topic: &str,
+        max: i32,
+        invisible_ms: i64,
+        wait: Duration,
+    ) -> Vec<Got> {
         let until = tokio::time::Instant::now() + wait;
         loop {
             let got = self.pop(group, topic, max, invisible_ms).await;
@@ -200,16 +250,26 @@ impl Bench {
 
     pub async fn settle(&self, group: &str, items: Vec<SettleItem>) -> Vec<SettleResult> {
         let body = wire::json::to_vec(&SettleRequest { items });
-        let answer = self.ok(Command::request(RequestCode::Settle).with_ext("group", group).with_body(body)).await;
-        wire::json::from_slice::<SettleResponse>(&answer.body.to_bytes()).unwrap().results
+        let answer = self
+            .ok(Command::request(RequestCode::Settle)
+                .with_ext("group", group)
+                .with_body(body))
+            .await;
+        wire::json::from_slice::<SettleResponse>(&answer.body.to_bytes())
+            .unwrap()
+            .results
     }
 
     pub async fn ack(&self, group: &str, got: &Got) -> SettleResult {
-        self.settle(group, vec![item(got, SettleOp::Ack)]).await.remove(0)
+        self.settle(group, vec![item(got, SettleOp::Ack)])
+            .await
+            .remove(0)
     }
 
     pub async fn lag(&self, group: &str) -> GroupLag {
-        let answer = self.ok(Command::request(RequestCode::GroupLag).with_ext("group", group)).await;
+        let answer = self
+            .ok(Command::request(RequestCode::GroupLag).with_ext("group", group))
+            .await;
         wire::json::from_slice(&answer.body.to_bytes()).unwrap()
     }
 
@@ -222,12 +282,21 @@ impl Bench {
             gantry: Some(true),
             ..NotificationRequest::default()
         };
-        let answer = self.ok(Command::request(RequestCode::Notification).with_header(&header)).await;
+        let answer = self
+            .ok(Command::request(RequestCode::Notification).with_header(&header))
+            .await;
         answer.ext.bool("hasMsg")
     }
 
     /// A pop as a RocketMQ client sends it.
-    pub async fn native_pop(&self, group: &str, topic: &str, max: i32, invisible_ms: i64, poll_ms: i64) -> Command {
+    pub async fn native_pop(
+        &self,
+        group: &str,
+        topic: &str,
+        max: i32,
+        invisible_ms: i64,
+        poll_ms: i64,
+    ) -> Command {
         let header = PopRequest {
             consumer_group: group.into(),
             topic: topic.into(),
@@ -241,7 +310,8 @@ impl Bench {
             order: Some(false),
             ..PopRequest::default()
         };
-        self.call(Command::request(RequestCode::PopMessage).with_header(&header)).await
+        self.call(Command::request(RequestCode::PopMessage).with_header(&header))
+            .await
     }
 
     pub async fn native_ack(&self, group: &str, topic: &str, receipt: &Receipt) -> Command {
@@ -252,10 +322,17 @@ impl Bench {
             extra_info: receipt.encode(),
             queue_offset: receipt.queue_offset.unwrap(),
         };
-        self.call(Command::request(RequestCode::AckMessage).with_header(&header)).await
+        self.call(Command::request(RequestCode::AckMessage).with_header(&header))
+            .await
     }
 
-    pub async fn native_change(&self, group: &str, topic: &str, receipt: &Receipt, invisible_ms: i64) -> Command {
+    pub async fn native_change(
+        &self,
+        group: &str,
+        topic: &str,
+        receipt: &Receipt,
+        invisible_ms: i64,
+    ) -> Command {
         let header = ChangeInvisibleRequest {
             consumer_group: group.into(),
             topic: topic.into(),
@@ -264,11 +341,16 @@ impl Bench {
             queue_offset: receipt.queue_offset.unwrap(),
             invisible_ms,
         };
-        self.call(Command::request(RequestCode::ChangeMessageInvisibletime).with_header(&header)).await
+        self.call(Command::request(RequestCode::ChangeMessageInvisibletime).with_header(&header))
+            .await
     }
 
     /// All stored messages of one queue, by a pull without a group's progress.
-    pub async fn stored(&self, topic: &str, queue_id: i32) -> Vec<(i32, BTreeMap<String, String>, String)> {
+    pub async fn stored(
+        &self,
+        topic: &str,
+        queue_id: i32,
+    ) -> Vec<(i32, BTreeMap<String, String>, String)> {
         let cmd = Command::request(RequestCode::PullMessage)
             .with_ext("consumerGroup", "TOOLS_CONSUMER")
             .with_ext("topic", topic)
@@ -329,10 +411,14 @@ pub fn native_receipts(answer: &Command) -> Vec<(Receipt, String)> {
             receipts.push((Receipt::parse(text_of).unwrap(), text(view.body)));
             continue;
         }
-        let start =
-            starts.iter().find(|start| start.queue_id == view.queue_id && start.retry == RetryFlag::Normal).unwrap();
-        let listed =
-            offsets.iter().find(|entry| entry.queue_id == view.queue_id && entry.retry == RetryFlag::Normal).unwrap();
+        let start = starts
+            .iter()
+            .find(|start| start.queue_id == view.queue_id && start.retry == RetryFlag::Normal)
+            .unwrap();
+        let listed = offsets
+            .iter()
+            .find(|entry| entry.queue_id == view.queue_id && entry.retry == RetryFlag::Normal)
+            .unwrap();
         assert!(listed.offsets.contains(&view.queue_offset));
         let receipt = Receipt {
             start_offset: start.start_offset,
@@ -350,14 +436,20 @@ pub fn native_receipts(answer: &Command) -> Vec<(Receipt, String)> {
 }
 
 fn properties(view: &RecordView<'_>) -> BTreeMap<String, String> {
-    view.properties().iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    view.properties()
+        .iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
 }
 
 fn text(body: &[u8]) -> String {
     String::from_utf8(body.to_vec()).unwrap()
 }
 
-#[allow(clippy::disallowed_methods, reason = "a copy of a directory for a test")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a copy of a directory for a test"
+)]
 fn copy_tree(from: &Path, to: &Path, wanted: &dyn Fn(&Path) -> bool) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {

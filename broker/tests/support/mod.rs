@@ -1,4 +1,12 @@
 //! A broker on port 0 and a temporary directory, and a client that talks to it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    clippy::disallowed_methods,
+    reason = "a test"
+)]
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::net::SocketAddr;
@@ -22,8 +30,13 @@ pub(crate) fn config(dir: &Path) -> Config {
     Config {
         data: dir.to_owned(),
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-        flush: FlushConfig { mode: FlushMode::Async, interval: Millis(50) },
-        segment: SegmentConfig { size: ByteSize::mib(8) },
+        flush: FlushConfig {
+            mode: FlushMode::Async,
+            interval: Millis(50),
+        },
+        segment: SegmentConfig {
+            size: ByteSize::mib(8),
+        },
         ..Config::default()
     }
 }
@@ -49,9 +62,16 @@ impl Fixture {
     }
 
     pub(crate) async fn open(dir: TempDir, config: Config) -> Self {
-        let running = broker::start(config, &Context::quiet(Arc::new(SystemClock::new()))).await.unwrap();
+        let running = broker::start(config, &Context::quiet(Arc::new(SystemClock::new())))
+            .await
+            .unwrap();
         let addr = running.addrs().listen.to_string();
-        Self { dir, running, client: client(), addr }
+        Self {
+            dir,
+            running,
+            client: client(),
+            addr,
+        }
     }
 
     /// Stops in order and starts again on the same data.
@@ -70,7 +90,11 @@ impl Fixture {
     pub(crate) async fn ok(&self, cmd: Command) -> Command {
         let code = cmd.request_code();
         let answer = self.call(cmd).await;
-        assert_eq!(answer.code, 0, "{code}: {:?} {:?}", answer.remark, answer.ext);
+        assert_eq!(
+            answer.code, 0,
+            "{code}: {:?} {:?}",
+            answer.remark, answer.ext
+        );
         answer
     }
 
@@ -79,18 +103,35 @@ impl Fixture {
     }
 
     /// Sends and gives queue and offset.
-    pub(crate) async fn send(&self, topic: &str, queue: i32, properties: &[(&str, &str)], body: &str) -> (i32, i64) {
+    pub(crate) async fn send(
+        &self,
+        topic: &str,
+        queue: i32,
+        properties: &[(&str, &str)],
+        body: &str,
+    ) -> (i32, i64) {
         let answer = self.ok(send(topic, queue, properties, body)).await;
-        (number(&answer, "queueId") as i32, number(&answer, "queueOffset"))
+        (
+            number(&answer, "queueId") as i32,
+            number(&answer, "queueOffset"),
+        )
     }
 
     /// Reads everything of a queue from an offset, waiting for at least `count` messages.
-    pub(crate) async fn read(&self, topic: &str, queue: i32, from: i64, count: usize) -> Vec<Message> {
+    pub(crate) async fn read(
+        &self,
+        topic: &str,
+        queue: i32,
+        from: i64,
+        count: usize,
+    ) -> Vec<Message> {
         let mut messages: Vec<Message> = Vec::new();
         let mut offset = from;
         let reading = async {
             while messages.len() < count {
-                let answer = self.call(pull("tests", topic, queue, offset, "*", 1_000)).await;
+                let answer = self
+                    .call(pull("tests", topic, queue, offset, "*", 1_000))
+                    .await;
                 offset = number(&answer, "nextBeginOffset");
                 messages.extend(decode(&answer));
             }
@@ -119,7 +160,10 @@ pub(crate) struct Message {
 
 impl Message {
     pub(crate) fn property(&self, name: &str) -> Option<&str> {
-        self.properties.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.properties
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value.as_str())
     }
 }
 
@@ -137,14 +181,23 @@ pub(crate) fn decode(answer: &Command) -> Vec<Message> {
                 physical_offset: view.physical_offset,
                 reconsume_times: view.reconsume_times,
                 store_ts_ms: view.store_ts_ms,
-                properties: view.properties().iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect(),
+                properties: view
+                    .properties()
+                    .iter()
+                    .map(|(n, v)| (n.to_owned(), v.to_owned()))
+                    .collect(),
             }
         })
         .collect()
 }
 
 pub(crate) fn number(answer: &Command, field: &str) -> i64 {
-    answer.ext.get(field).unwrap_or_else(|| panic!("no {field} in {answer:?}")).parse().unwrap()
+    answer
+        .ext
+        .get(field)
+        .unwrap_or_else(|| panic!("no {field} in {answer:?}"))
+        .parse()
+        .unwrap()
 }
 
 pub(crate) fn request(code: RequestCode, fields: &[(&str, &str)]) -> Command {
@@ -172,7 +225,10 @@ pub(crate) fn create_topic(topic: &str, queues: i32) -> Command {
 }
 
 pub(crate) fn properties_text(properties: &[(&str, &str)]) -> String {
-    properties.iter().map(|(name, value)| format!("{name}\u{1}{value}\u{2}")).collect()
+    properties
+        .iter()
+        .map(|(name, value)| format!("{name}\u{1}{value}\u{2}"))
+        .collect()
 }
 
 pub(crate) fn send(topic: &str, queue: i32, properties: &[(&str, &str)], body: &str) -> Command {
@@ -199,7 +255,14 @@ pub(crate) fn send(topic: &str, queue: i32, properties: &[(&str, &str)], body: &
 }
 
 /// A pull that brings its own subscription; `wait_ms` 0 does not wait.
-pub(crate) fn pull(group: &str, topic: &str, queue: i32, offset: i64, tags: &str, wait_ms: u64) -> Command {
+pub(crate) fn pull(
+    group: &str,
+    topic: &str,
+    queue: i32,
+    offset: i64,
+    tags: &str,
+    wait_ms: u64,
+) -> Command {
     let (queue, offset, wait) = (queue.to_string(), offset.to_string(), wait_ms.to_string());
     let sys_flag = if wait_ms > 0 { "6" } else { "4" };
     request(

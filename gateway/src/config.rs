@@ -102,15 +102,25 @@ impl Settings for Config {
             fault("namesrv", "needs at least one host:port".into());
         }
         for server in &self.namesrv {
-            if server.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err()) {
+            if server
+                .rsplit_once(':')
+                .is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err())
+            {
                 fault("namesrv", format!("'{server}' is no host:port"));
             }
         }
         if let Err(why) = OriginRules::parse(&self.allow_origin) {
             fault("allow_origin", why);
         }
-        if self.database_url.as_deref().is_some_and(|url| !url.starts_with("sqlite:")) {
-            fault("database_url", "must be sqlite:PATH; Postgres is not built yet".into());
+        if self
+            .database_url
+            .as_deref()
+            .is_some_and(|url| !url.starts_with("sqlite:"))
+        {
+            fault(
+                "database_url",
+                "must be sqlite:PATH; Postgres is not built yet".into(),
+            );
         }
         if self.data.as_os_str().is_empty() {
             fault("data", "must name a directory".into());
@@ -128,7 +138,9 @@ impl Settings for Config {
         if self.connections_max == 0 {
             fault("connections_max", "must be at least 1".into());
         }
-        if self.name.as_deref().is_some_and(|n| n.is_empty() || n.len() > 64 || !n.bytes().all(|b| b.is_ascii_graphic())) {
+        if self.name.as_deref().is_some_and(|n| {
+            n.is_empty() || n.len() > 64 || !n.bytes().all(|b| b.is_ascii_graphic())
+        }) {
             fault("name", "must be 1–64 visible ASCII characters".into());
         }
         faults
@@ -141,13 +153,30 @@ mod tests {
 
     #[test]
     fn without_authentication_only_loopback_starts() {
-        let keys = |config: &Config| config.validate().into_iter().map(|f| f.key).collect::<Vec<_>>();
+        let keys = |config: &Config| {
+            config
+                .validate()
+                .into_iter()
+                .map(|f| f.key)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(keys(&Config::default()), ["auth"]);
-        let off = Config { auth: Auth::Off, ..Config::default() };
+        let off = Config {
+            auth: Auth::Off,
+            ..Config::default()
+        };
         assert_eq!(keys(&off), ["listen"]);
-        let local = Config { listen: "127.0.0.1:0".parse().unwrap(), ..off };
+        let local = Config {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            ..off
+        };
         assert!(keys(&local).is_empty());
-        let bad = Config { namesrv: vec!["x".into()], allow_origin: "y".into(), connections_max: 0, ..local };
+        let bad = Config {
+            namesrv: vec!["x".into()],
+            allow_origin: "y".into(),
+            connections_max: 0,
+            ..local
+        };
         assert_eq!(keys(&bad), ["namesrv", "allow_origin", "connections_max"]);
     }
 }

@@ -204,7 +204,11 @@ impl ApiError {
     pub fn field(code: Code, pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         let (pointer, detail) = (pointer.into(), detail.into());
         let mut error = Self::new(code, detail.clone());
-        error.0.errors.push(FieldError { pointer, code: code.as_str(), detail });
+        error.0.errors.push(FieldError {
+            pointer,
+            code: code.as_str(),
+            detail,
+        });
         error
     }
 
@@ -213,7 +217,10 @@ impl ApiError {
     pub fn unknown_fields(errors: Vec<FieldError>) -> Self {
         let names: Vec<&str> = errors.iter().map(|e| e.pointer.as_str()).collect();
         let hint = errors.first().map(|e| e.detail.clone()).unwrap_or_default();
-        let mut error = Self::new(Code::UnknownField, format!("unknown field {}: {hint}", names.join(", ")));
+        let mut error = Self::new(
+            Code::UnknownField,
+            format!("unknown field {}: {hint}", names.join(", ")),
+        );
         error.0.errors = errors;
         error
     }

@@ -102,20 +102,44 @@ pub async fn start(config: Config, context: &Context) -> Result<Running, RunErro
     }
     let context = context.child();
     let data = config.data.clone();
-    std::fs::create_dir_all(&data).map_err(|source| RunError::Data { path: data.clone(), source })?;
-    let url = config.database_url.clone().unwrap_or_else(|| format!("sqlite:{}", data.join("gateway.db").display()));
+    std::fs::create_dir_all(&data).map_err(|source| RunError::Data {
+        path: data.clone(),
+        source,
+    })?;
+    let url = config
+        .database_url
+        .clone()
+        .unwrap_or_else(|| format!("sqlite:{}", data.join("gateway.db").display()));
     let db = Db::open(&url).await?;
-    let key_file = config.master_key_file.clone().unwrap_or_else(|| data.join("master-key"));
+    let key_file = config
+        .master_key_file
+        .clone()
+        .unwrap_or_else(|| data.join("master-key"));
     let master = MasterKey::open_or_create(&key_file)?;
-    let keys = db.signing_keys("receipt", &master, context.clock.now_ms()).await?;
-    let listener = TcpListener::bind(config.listen).await.map_err(|source| RunError::Listen { addr: config.listen, source })?;
-    let addr = listener.local_addr().map_err(|source| RunError::Listen { addr: config.listen, source })?;
+    let keys = db
+        .signing_keys("receipt", &master, context.clock.now_ms())
+        .await?;
+    let listener = TcpListener::bind(config.listen)
+        .await
+        .map_err(|source| RunError::Listen {
+            addr: config.listen,
+            source,
+        })?;
+    let addr = listener.local_addr().map_err(|source| RunError::Listen {
+        addr: config.listen,
+        source,
+    })?;
     let admin_listen = config.admin_listen;
     context.ready.expect(ROLE);
     let state = AppState::new(config, &context, ReceiptKeys::new(&keys));
     state.bound(addr.port());
     let accepting = CancellationToken::new();
-    let serve = http::server::serve(listener, app(state.clone()), state.clone(), accepting.clone());
+    let serve = http::server::serve(
+        listener,
+        app(state.clone()),
+        state.clone(),
+        accepting.clone(),
+    );
     context.shutdown.spawn(serve);
     context.ready.listening(ROLE, addr);
     let admin = match admin_listen.resolve(addr, ADMIN_OFFSET) {
@@ -126,7 +150,14 @@ pub async fn start(config: Config, context: &Context) -> Result<Running, RunErro
         None => None,
     };
     context.ready.serving(ROLE);
-    Ok(Running { addr, admin, state, context, accepting, db })
+    Ok(Running {
+        addr,
+        admin,
+        state,
+        context,
+        accepting,
+        db,
+    })
 }
 
 /// Runs a gateway until the context's shutdown is requested.

@@ -53,7 +53,12 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// # Errors
 /// The codes of section "sending"; 501 naming the field for `delay`, `deliverAt`, `ttl`, `priority`, `idempotencyKey`
 /// and `durability: replicated`.
-pub fn draft(raw: Raw<'_>, pointer: &str, source: &Bytes, body_max: usize) -> Result<Draft, ApiError> {
+pub fn draft(
+    raw: Raw<'_>,
+    pointer: &str,
+    source: &Bytes,
+    body_max: usize,
+) -> Result<Draft, ApiError> {
     let object = Object::open(raw, pointer, &FIELDS)?;
     draft_of(&object, source, body_max)
 }
@@ -69,7 +74,10 @@ pub fn draft_of(object: &Object<'_>, source: &Bytes, body_max: usize) -> Result<
         }
     }
     let (body, default_type) = body(object, source, body_max)?;
-    let mut draft = Draft { body, ..Draft::default() };
+    let mut draft = Draft {
+        body,
+        ..Draft::default()
+    };
     draft.content_type = match object.string("contentType", Code::InvalidField)? {
         Some(text) => check_content_type(&text, &object.pointer("contentType"))?,
         None => default_type.to_owned(),
@@ -81,7 +89,11 @@ pub fn draft_of(object: &Object<'_>, source: &Bytes, body_max: usize) -> Result<
         for (i, key) in keys.enumerate() {
             let pointer = object.pointer(&format!("keys/{i}"));
             let Some(key) = key.as_string()? else {
-                return Err(ApiError::field(Code::InvalidKey, pointer, "a key must be a string"));
+                return Err(ApiError::field(
+                    Code::InvalidKey,
+                    pointer,
+                    "a key must be a string",
+                ));
             };
             draft.keys.push(check_key(&key, i, &pointer)?);
         }
@@ -100,38 +112,61 @@ pub fn draft_of(object: &Object<'_>, source: &Bytes, body_max: usize) -> Result<
     }
     // Bad trace context is dropped, not refused.
     draft.traceparent = match object.get("traceparent") {
-        Some(raw) => raw.as_string()?.filter(|t| is_traceparent(t)).map(|t| t.into_owned()),
+        Some(raw) => raw
+            .as_string()?
+            .filter(|t| is_traceparent(t))
+            .map(|t| t.into_owned()),
         None => None,
     };
     Ok(draft)
 }
 
 fn unsupported(name: &str, pointer: &str) -> ApiError {
-    ApiError::field(Code::NotImplemented, pointer, format!("{name} is part of the API but not built yet; leave it out"))
+    ApiError::field(
+        Code::NotImplemented,
+        pointer,
+        format!("{name} is part of the API but not built yet; leave it out"),
+    )
 }
 
-fn body(object: &Object<'_>, source: &Bytes, max: usize) -> Result<(Bytes, &'static str), ApiError> {
+fn body(
+    object: &Object<'_>,
+    source: &Bytes,
+    max: usize,
+) -> Result<(Bytes, &'static str), ApiError> {
     let (json, text, base64) = (object.get("json"), object.get("text"), object.get("base64"));
     let given = [json, text, base64].iter().flatten().count();
     if given == 0 {
         let detail = "a message needs a body: exactly one of json, text, base64";
-        return Err(ApiError::field(Code::BodyRequired, object.pointer("json"), detail));
+        return Err(ApiError::field(
+            Code::BodyRequired,
+            object.pointer("json"),
+            detail,
+        ));
     }
     if given > 1 {
         let detail = "a message has exactly one body: json, text or base64, not several";
-        return Err(ApiError::field(Code::BodyAmbiguous, object.pointer("json"), detail));
+        return Err(ApiError::field(
+            Code::BodyAmbiguous,
+            object.pointer("json"),
+            detail,
+        ));
     }
     let (bytes, default_type) = if let Some(raw) = json {
         (source.slice_ref(raw.text().as_bytes()), "application/json")
     } else if text.is_some() {
-        let text = object.string("text", Code::InvalidField)?.unwrap_or_default();
+        let text = object
+            .string("text", Code::InvalidField)?
+            .unwrap_or_default();
         let bytes = match text {
             std::borrow::Cow::Borrowed(t) => source.slice_ref(t.as_bytes()),
             std::borrow::Cow::Owned(t) => Bytes::from(t),
         };
         (bytes, "text/plain; charset=utf-8")
     } else {
-        let text = object.string("base64", Code::InvalidField)?.unwrap_or_default();
+        let text = object
+            .string("base64", Code::InvalidField)?
+            .unwrap_or_default();
         let bytes = BASE64.decode(text.as_bytes()).map_err(|e| {
             ApiError::field(
                 Code::InvalidField,
@@ -154,7 +189,9 @@ pub fn check_body(actual: usize, max: usize) -> Result<(), ApiError> {
         return Ok(());
     }
     let detail = format!("the message body has {actual} bytes; {max} are allowed");
-    Err(ApiError::new(Code::MessageTooLarge, detail).with("limit", max).with("actual", actual))
+    Err(ApiError::new(Code::MessageTooLarge, detail)
+        .with("limit", max)
+        .with("actual", actual))
 }
 
 fn plain(text: &str) -> bool {
@@ -163,13 +200,15 @@ fn plain(text: &str) -> bool {
 
 /// A content type that can stand in a header.
 pub(crate) fn check_content_type(text: &str, pointer: &str) -> Result<String, ApiError> {
-    let fine =
-        text.len() <= CONTENT_TYPE_BYTES_MAX && text.contains('/') && text.bytes().all(|b| (0x20..0x7F).contains(&b));
+    let fine = text.len() <= CONTENT_TYPE_BYTES_MAX
+        && text.contains('/')
+        && text.bytes().all(|b| (0x20..0x7F).contains(&b));
     if fine && text.trim() == text {
         return Ok(text.to_owned());
     }
-    let detail =
-        format!("contentType must look like type/subtype, in ASCII, with at most {CONTENT_TYPE_BYTES_MAX} bytes");
+    let detail = format!(
+        "contentType must look like type/subtype, in ASCII, with at most {CONTENT_TYPE_BYTES_MAX} bytes"
+    );
     Err(ApiError::field(Code::InvalidField, pointer, detail))
 }
 
@@ -194,11 +233,15 @@ pub(crate) fn check_key(text: &str, index: usize, pointer: &str) -> Result<Strin
         let detail = format!("a message has at most {KEYS_MAX} keys");
         return Err(ApiError::field(Code::InvalidKey, pointer, detail).with("limit", KEYS_MAX));
     }
-    let fine = !text.is_empty() && text.len() <= KEY_BYTES_MAX && plain(text) && !text.contains(char::is_whitespace);
+    let fine = !text.is_empty()
+        && text.len() <= KEY_BYTES_MAX
+        && plain(text)
+        && !text.contains(char::is_whitespace);
     if fine {
         return Ok(text.to_owned());
     }
-    let detail = format!("a key has 1–{KEY_BYTES_MAX} bytes without white space or control characters");
+    let detail =
+        format!("a key has 1–{KEY_BYTES_MAX} bytes without white space or control characters");
     Err(ApiError::field(Code::InvalidKey, pointer, detail).with("limit", KEY_BYTES_MAX))
 }
 
@@ -206,7 +249,8 @@ pub(crate) fn check_ordering_key(text: &str, pointer: &str) -> Result<String, Ap
     if !text.is_empty() && text.len() <= ORDERING_KEY_BYTES_MAX && plain(text) {
         return Ok(text.to_owned());
     }
-    let detail = format!("orderingKey has 1–{ORDERING_KEY_BYTES_MAX} bytes without control characters");
+    let detail =
+        format!("orderingKey has 1–{ORDERING_KEY_BYTES_MAX} bytes without control characters");
     Err(ApiError::field(Code::InvalidField, pointer, detail).with("limit", ORDERING_KEY_BYTES_MAX))
 }
 
@@ -215,10 +259,15 @@ pub(crate) fn check_durability(text: &str, pointer: &str) -> Result<Durability, 
         "buffered" => Ok(Durability::Buffered),
         "flushed" => Ok(Durability::Flushed),
         "replicated" => {
-            let detail = "durability 'replicated' is part of the API but not built yet; use flushed";
+            let detail =
+                "durability 'replicated' is part of the API but not built yet; use flushed";
             Err(ApiError::field(Code::NotImplemented, pointer, detail))
         }
-        _ => Err(ApiError::field(Code::InvalidField, pointer, "durability is buffered, flushed or replicated")),
+        _ => Err(ApiError::field(
+            Code::InvalidField,
+            pointer,
+            "durability is buffered, flushed or replicated",
+        )),
     }
 }
 
@@ -228,12 +277,18 @@ fn queue(raw: Raw<'_>, pointer: &str) -> Result<(String, i32), ApiError> {
     let id = object.integer("id", 0..=65_535, Code::InvalidField)?;
     match (broker, id.and_then(|id| i32::try_from(id).ok())) {
         (Some(broker), Some(id)) => Ok((broker.into_owned(), id)),
-        _ => Err(ApiError::field(Code::InvalidField, pointer, "queue needs broker and id")),
+        _ => Err(ApiError::field(
+            Code::InvalidField,
+            pointer,
+            "queue needs broker and id",
+        )),
     }
 }
 
 fn properties(raw: Raw<'_>, pointer: &str) -> Result<Vec<(String, String)>, ApiError> {
-    let Some(members) = Map::open(raw, pointer, PROPERTIES_MAX)? else { return Err(too_many_properties(pointer)) };
+    let Some(members) = Map::open(raw, pointer, PROPERTIES_MAX)? else {
+        return Err(too_many_properties(pointer));
+    };
     let mut checked = PropertyList::default();
     for (name, value) in members {
         let at = format!("{pointer}/{name}");
@@ -272,9 +327,13 @@ impl PropertyList {
             return Err(ApiError::field(Code::ReservedProperty, pointer, detail));
         }
         let bytes = name.as_bytes();
-        let named = bytes.first().is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_')
+        let named = bytes
+            .first()
+            .is_some_and(|b| b.is_ascii_alphabetic() || *b == b'_')
             && bytes.len() <= 64
-            && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
+            && bytes
+                .iter()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
         if !named {
             let detail = "a property name is a letter or _, then letters, digits, _ . -, 64 in all";
             return Err(ApiError::field(Code::InvalidField, pointer, detail));
@@ -310,7 +369,10 @@ impl PropertyList {
 pub fn is_traceparent(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
     let hex = |part: &str, n: usize| {
-        part.len() == n && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+        part.len() == n
+            && part
+                .bytes()
+                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
     };
     matches!(parts.as_slice(), ["00", trace, span, flags]
         if hex(trace, 32) && hex(span, 16) && hex(flags, 2) && trace.contains(|c| c != '0') && span.contains(|c| c != '0'))
@@ -328,7 +390,12 @@ mod tests {
 
     fn refused(text: &str) -> (&'static str, String) {
         let error = read(text).unwrap_err();
-        let pointer = error.fault().errors.first().map(|e| e.pointer.clone()).unwrap_or_default();
+        let pointer = error
+            .fault()
+            .errors
+            .first()
+            .map(|e| e.pointer.clone())
+            .unwrap_or_default();
         (error.code().as_str(), pointer)
     }
 
@@ -337,12 +404,24 @@ mod tests {
         assert_eq!(refused(r#"{"json":1,"text":"x"}"#).0, "body_ambiguous");
         assert_eq!(refused(r#"{"tag":"x"}"#).0, "body_required");
         assert_eq!(refused(r#"{"json":null}"#).0, "body_required");
-        assert_eq!(refused(r#"{"json":1,"tagg":"x"}"#), ("unknown_field", "/tagg".into()));
-        assert_eq!(&read(r#"{"json": {"b": 1.50, "a":1e3} }"#).unwrap().body[..], br#"{"b": 1.50, "a":1e3}"#);
-        assert_eq!(&read(r#"{"json":null,"text":"h\u0069"}"#).unwrap().body[..], b"hi");
+        assert_eq!(
+            refused(r#"{"json":1,"tagg":"x"}"#),
+            ("unknown_field", "/tagg".into())
+        );
+        assert_eq!(
+            &read(r#"{"json": {"b": 1.50, "a":1e3} }"#).unwrap().body[..],
+            br#"{"b": 1.50, "a":1e3}"#
+        );
+        assert_eq!(
+            &read(r#"{"json":null,"text":"h\u0069"}"#).unwrap().body[..],
+            b"hi"
+        );
         assert_eq!(read(r#"{"text":""}"#).unwrap().body.len(), 0);
         for text in ["Aw==", "Aw"] {
-            assert_eq!(&read(&format!(r#"{{"base64":"{text}"}}"#)).unwrap().body[..], [3]);
+            assert_eq!(
+                &read(&format!(r#"{{"base64":"{text}"}}"#)).unwrap().body[..],
+                [3]
+            );
         }
     }
 
@@ -356,19 +435,63 @@ mod tests {
             (r#"{"json":1,"tag":""}"#, "invalid_tag", "/tag"),
             (r#"{"json":1,"tag":"a||b"}"#, "invalid_tag", "/tag"),
             (r#"{"json":1,"keys":"a"}"#, "invalid_key", "/keys"),
-            (r#"{"json":1,"keys":["ok","a b"]}"#, "invalid_key", "/keys/1"),
-            (r#"{"json":1,"orderingKey":""}"#, "invalid_field", "/orderingKey"),
-            (r#"{"json":1,"properties":{"TAGS":"x"}}"#, "reserved_property", "/properties/TAGS"),
-            (r#"{"json":1,"properties":{"__x":"x"}}"#, "reserved_property", "/properties/__x"),
-            (r#"{"json":1,"properties":{"a b":"x"}}"#, "invalid_field", "/properties/a b"),
-            (r#"{"json":1,"properties":{"a":1}}"#, "invalid_field", "/properties/a"),
-            (r#"{"json":1,"properties":{"a":"x","a":"y"}}"#, "invalid_json", "/properties/a"),
-            (r#"{"json":1,"durability":"none"}"#, "invalid_field", "/durability"),
-            (r#"{"json":1,"durability":"replicated"}"#, "not_implemented", "/durability"),
+            (
+                r#"{"json":1,"keys":["ok","a b"]}"#,
+                "invalid_key",
+                "/keys/1",
+            ),
+            (
+                r#"{"json":1,"orderingKey":""}"#,
+                "invalid_field",
+                "/orderingKey",
+            ),
+            (
+                r#"{"json":1,"properties":{"TAGS":"x"}}"#,
+                "reserved_property",
+                "/properties/TAGS",
+            ),
+            (
+                r#"{"json":1,"properties":{"__x":"x"}}"#,
+                "reserved_property",
+                "/properties/__x",
+            ),
+            (
+                r#"{"json":1,"properties":{"a b":"x"}}"#,
+                "invalid_field",
+                "/properties/a b",
+            ),
+            (
+                r#"{"json":1,"properties":{"a":1}}"#,
+                "invalid_field",
+                "/properties/a",
+            ),
+            (
+                r#"{"json":1,"properties":{"a":"x","a":"y"}}"#,
+                "invalid_json",
+                "/properties/a",
+            ),
+            (
+                r#"{"json":1,"durability":"none"}"#,
+                "invalid_field",
+                "/durability",
+            ),
+            (
+                r#"{"json":1,"durability":"replicated"}"#,
+                "not_implemented",
+                "/durability",
+            ),
             (r#"{"json":1,"delay":"3s"}"#, "not_implemented", "/delay"),
             (r#"{"json":1,"priority":3}"#, "not_implemented", "/priority"),
-            (r#"{"json":1,"contentType":"x\ny/z"}"#, "invalid_field", "/contentType"),
-            (r#"{"json":1,"queue":{"broker":"a"}}"#, "invalid_field", "/queue"),
+            (
+                r#"{"json":1,"contentType":"x\ny/z"}"#,
+                "invalid_field",
+                "/contentType",
+            ),
+            (
+                r#"{"json":1,"queue":{"broker":"a"}}"#,
+                "invalid_field",
+                "/queue",
+            ),
             ("[]", "invalid_field", ""),
         ] {
             assert_eq!(refused(text), (code, pointer.to_owned()), "{text}");
@@ -376,8 +499,18 @@ mod tests {
         let over = format!(r#"{{"text":"{}"}}"#, "x".repeat(65));
         assert_eq!(refused(&over).0, "message_too_large");
         let many: Vec<String> = (0..129).map(|i| format!(r#""p{i}":"x""#)).collect();
-        assert_eq!(refused(&format!(r#"{{"json":1,"properties":{{{}}}}}"#, many.join(","))).0, "properties_too_large");
-        let long = format!(r#"{{"json":1,"properties":{{"a":"{}"}}}}"#, "x".repeat(4097));
+        assert_eq!(
+            refused(&format!(
+                r#"{{"json":1,"properties":{{{}}}}}"#,
+                many.join(",")
+            ))
+            .0,
+            "properties_too_large"
+        );
+        let long = format!(
+            r#"{{"json":1,"properties":{{"a":"{}"}}}}"#,
+            "x".repeat(4097)
+        );
         assert_eq!(refused(&long).0, "properties_too_large");
     }
 
@@ -385,10 +518,19 @@ mod tests {
     fn bad_trace_context_is_dropped() {
         let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         assert_eq!(
-            read(&format!(r#"{{"json":1,"traceparent":"{good}"}}"#)).unwrap().traceparent.as_deref(),
+            read(&format!(r#"{{"json":1,"traceparent":"{good}"}}"#))
+                .unwrap()
+                .traceparent
+                .as_deref(),
             Some(good)
         );
-        assert_eq!(read(r#"{"json":1,"traceparent":"x"}"#).unwrap().traceparent, None);
-        assert_eq!(read(r#"{"json":1,"traceparent":7}"#).unwrap().traceparent, None);
+        assert_eq!(
+            read(r#"{"json":1,"traceparent":"x"}"#).unwrap().traceparent,
+            None
+        );
+        assert_eq!(
+            read(r#"{"json":1,"traceparent":7}"#).unwrap().traceparent,
+            None
+        );
     }
 }

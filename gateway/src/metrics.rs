@@ -32,7 +32,10 @@ impl GatewayMetrics {
     /// Registers all metrics.
     #[must_use]
     pub fn register(metrics: &Metrics) -> Self {
-        let buckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+        let buckets = [
+            0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+            30.0, 60.0,
+        ];
         let own = Self {
             requests: Family::default(),
             duration: Histogram::new(buckets),
@@ -41,11 +44,28 @@ impl GatewayMetrics {
             oneway_dropped: Counter::default(),
         };
         metrics.register("gateway", |registry| {
-            registry.register("http_requests", "Requests by route, method and status", own.requests.clone());
-            registry.register_with_unit("http_duration", "Time to the response head", node::metrics::seconds(), own.duration.clone());
-            registry.register("longpoll_waiters", "Receives that wait", own.waiters.clone());
+            registry.register(
+                "http_requests",
+                "Requests by route, method and status",
+                own.requests.clone(),
+            );
+            registry.register_with_unit(
+                "http_duration",
+                "Time to the response head",
+                node::metrics::seconds(),
+                own.duration.clone(),
+            );
+            registry.register(
+                "longpoll_waiters",
+                "Receives that wait",
+                own.waiters.clone(),
+            );
             registry.register("ws_connections", "Open WebSockets", own.sockets.clone());
-            registry.register("oneway_dropped", "One-way sends that failed after their 202", own.oneway_dropped.clone());
+            registry.register(
+                "oneway_dropped",
+                "One-way sends that failed after their 202",
+                own.oneway_dropped.clone(),
+            );
         });
         own
     }
@@ -62,7 +82,13 @@ impl GatewayMetrics {
             Method::OPTIONS => "OPTIONS",
             _ => "other",
         };
-        self.requests.get_or_create(&RequestLabels { route: route.to_owned(), method, status }).inc();
+        self.requests
+            .get_or_create(&RequestLabels {
+                route: route.to_owned(),
+                method,
+                status,
+            })
+            .inc();
         self.duration.observe(took.as_secs_f64());
     }
 

@@ -47,20 +47,37 @@ impl PageKeys {
     /// # Errors
     /// `page_token_invalid`, `page_token_mismatch`, `page_token_expired`.
     pub fn decode(&self, list: &str, token: &str, now_ms: i64) -> Result<String, ApiError> {
-        let invalid = || ApiError::field(Code::PageTokenInvalid, "?pageToken", "this pageToken was not given by this gateway or was changed");
+        let invalid = || {
+            ApiError::field(
+                Code::PageTokenInvalid,
+                "?pageToken",
+                "this pageToken was not given by this gateway or was changed",
+            )
+        };
         let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| invalid())?;
-        let (signed, tag) = bytes.split_at_checked(bytes.len().saturating_sub(8)).ok_or_else(invalid)?;
+        let (signed, tag) = bytes
+            .split_at_checked(bytes.len().saturating_sub(8))
+            .ok_or_else(invalid)?;
         if self.sign(signed) != tag {
             return Err(invalid());
         }
         let (until, rest) = signed.split_first_chunk::<8>().ok_or_else(invalid)?;
         let (hash, position) = rest.split_first_chunk::<8>().ok_or_else(invalid)?;
         if *hash != list_hash(list) {
-            let detail = "this pageToken belongs to another list or other filters; keep both while paging";
-            return Err(ApiError::field(Code::PageTokenMismatch, "?pageToken", detail));
+            let detail =
+                "this pageToken belongs to another list or other filters; keep both while paging";
+            return Err(ApiError::field(
+                Code::PageTokenMismatch,
+                "?pageToken",
+                detail,
+            ));
         }
         if i64::from_be_bytes(*until) < now_ms {
-            return Err(ApiError::field(Code::PageTokenExpired, "?pageToken", "a pageToken is valid for an hour; begin again"));
+            return Err(ApiError::field(
+                Code::PageTokenExpired,
+                "?pageToken",
+                "a pageToken is valid for an hour; begin again",
+            ));
         }
         String::from_utf8(position.to_vec()).map_err(|_| invalid())
     }
@@ -97,12 +114,26 @@ mod tests {
     fn tokens_are_bound_to_list_time_and_key() {
         let keys = PageKeys::of(&ReceiptKeys::new(&[(1, [5; 32])]));
         let token = keys.encode("/topics?prefix=a", "orders", 1_000);
-        let code = |list: &str, token: &str, now| keys.decode(list, token, now).map_err(|e| e.code());
-        assert_eq!(code("/topics?prefix=a", &token, 1_000), Ok("orders".to_owned()));
-        assert_eq!(code("/topics?prefix=b", &token, 1_000), Err(Code::PageTokenMismatch));
-        assert_eq!(code("/topics?prefix=a", &token, 1_001 + HOUR_MS), Err(Code::PageTokenExpired));
+        let code =
+            |list: &str, token: &str, now| keys.decode(list, token, now).map_err(|e| e.code());
+        assert_eq!(
+            code("/topics?prefix=a", &token, 1_000),
+            Ok("orders".to_owned())
+        );
+        assert_eq!(
+            code("/topics?prefix=b", &token, 1_000),
+            Err(Code::PageTokenMismatch)
+        );
+        assert_eq!(
+            code("/topics?prefix=a", &token, 1_001 + HOUR_MS),
+            Err(Code::PageTokenExpired)
+        );
         for bad in ["", "x", "AAAA", &token[1..]] {
-            assert_eq!(code("/topics?prefix=a", bad, 1_000), Err(Code::PageTokenInvalid), "{bad}");
+            assert_eq!(
+                code("/topics?prefix=a", bad, 1_000),
+                Err(Code::PageTokenInvalid),
+                "{bad}"
+            );
         }
     }
 }

@@ -42,7 +42,9 @@ pub struct ReceiptKeys {
 
 impl std::fmt::Debug for ReceiptKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ReceiptKeys").field("count", &self.keys.len()).finish_non_exhaustive()
+        f.debug_struct("ReceiptKeys")
+            .field("count", &self.keys.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -52,7 +54,12 @@ impl ReceiptKeys {
     pub fn new(keys: &[(u64, [u8; 32])]) -> Self {
         let keys = keys
             .iter()
-            .filter_map(|(number, secret)| Hmac::new_from_slice(secret).ok().map(|mac| Key { number: *number, mac }))
+            .filter_map(|(number, secret)| {
+                Hmac::new_from_slice(secret).ok().map(|mac| Key {
+                    number: *number,
+                    mac,
+                })
+            })
             .collect();
         Self { keys }
     }
@@ -70,7 +77,12 @@ impl ReceiptKeys {
     /// A key for another purpose, the same in all gateways that share the oldest key.
     pub(crate) fn derive(&self, purpose: &[u8]) -> Hmac<Sha256> {
         let secret = match self.keys.first() {
-            Some(key) => key.mac.clone().chain_update(purpose).finalize().into_bytes(),
+            Some(key) => key
+                .mac
+                .clone()
+                .chain_update(purpose)
+                .finalize()
+                .into_bytes(),
             None => Sha256::digest(purpose),
         };
         let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
@@ -109,10 +121,16 @@ impl ReceiptKeys {
     /// [`ReceiptError::Invalid`] for anything this cluster has not signed, [`ReceiptError::WrongGroup`] for a receipt
     /// of another group.
     pub fn decode(&self, scope: &Scope, group: &str, receipt: &str) -> Result<Lease, ReceiptError> {
-        self.read(scope, group, receipt).unwrap_or(Err(ReceiptError::Invalid))
+        self.read(scope, group, receipt)
+            .unwrap_or(Err(ReceiptError::Invalid))
     }
 
-    fn read(&self, scope: &Scope, group: &str, receipt: &str) -> Option<Result<Lease, ReceiptError>> {
+    fn read(
+        &self,
+        scope: &Scope,
+        group: &str,
+        receipt: &str,
+    ) -> Option<Result<Lease, ReceiptError>> {
         if receipt.len() > TEXT_MAX {
             return None;
         }
@@ -141,7 +159,11 @@ impl ReceiptKeys {
         if !at.bytes.is_empty() {
             return None;
         }
-        Some(if wrong_group { Err(ReceiptError::WrongGroup) } else { Ok(lease) })
+        Some(if wrong_group {
+            Err(ReceiptError::WrongGroup)
+        } else {
+            Ok(lease)
+        })
     }
 }
 
@@ -160,7 +182,10 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 }
 
 fn group_hash(_scope: &Scope, group: &str) -> [u8; 8] {
-    let full = Sha256::new().chain_update(b"default\0default\0").chain_update(group.as_bytes()).finalize();
+    let full = Sha256::new()
+        .chain_update(b"default\0default\0")
+        .chain_update(group.as_bytes())
+        .finalize();
     let mut short = [0; 8];
     short.copy_from_slice(&full[..8]);
     short
@@ -246,8 +271,14 @@ mod tests {
         let keys = ReceiptKeys::random();
         let receipt = keys.encode(&Scope, "billing", &lease());
         assert_eq!(keys.decode(&Scope, "billing", &receipt), Ok(lease()));
-        assert_eq!(keys.decode(&Scope, "other", &receipt), Err(ReceiptError::WrongGroup));
-        assert_eq!(ReceiptKeys::random().decode(&Scope, "billing", &receipt), Err(ReceiptError::Invalid));
+        assert_eq!(
+            keys.decode(&Scope, "other", &receipt),
+            Err(ReceiptError::WrongGroup)
+        );
+        assert_eq!(
+            ReceiptKeys::random().decode(&Scope, "billing", &receipt),
+            Err(ReceiptError::Invalid)
+        );
         let rotated = ReceiptKeys::new(&[(1, [1; 32]), (2, [2; 32])]);
         let old = ReceiptKeys::new(&[(1, [1; 32])]).encode(&Scope, "g", &lease());
         assert_eq!(rotated.decode(&Scope, "g", &old), Ok(lease()));
@@ -262,7 +293,11 @@ mod tests {
             let mut changed = bytes.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
             let text = format!("mqr_{}", URL_SAFE_NO_PAD.encode(&changed));
-            assert_eq!(keys.decode(&Scope, "billing", &text), Err(ReceiptError::Invalid), "bit {bit}");
+            assert_eq!(
+                keys.decode(&Scope, "billing", &text),
+                Err(ReceiptError::Invalid),
+                "bit {bit}"
+            );
         }
     }
 

@@ -41,11 +41,15 @@ pub fn is_json_type(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     essence.eq_ignore_ascii_case("application/json")
         || essence.eq_ignore_ascii_case("text/json")
-        || essence.len() > 5 && essence.as_bytes()[essence.len() - 5..].eq_ignore_ascii_case(b"+json")
+        || essence.len() > 5
+            && essence.as_bytes()[essence.len() - 5..].eq_ignore_ascii_case(b"+json")
 }
 
 fn is_text_type(content_type: &str) -> bool {
-    content_type.as_bytes().get(..5).is_some_and(|t| t.eq_ignore_ascii_case(b"text/"))
+    content_type
+        .as_bytes()
+        .get(..5)
+        .is_some_and(|t| t.eq_ignore_ascii_case(b"text/"))
 }
 
 /// The content type of a body stored without one (by a native client): JSON objects and arrays, other UTF-8, bytes.
@@ -74,7 +78,13 @@ pub fn message(out: &mut Vec<u8>, delivery: &Delivery, format: BodyFormat, one_l
     object.text_or_null("orderingKey", delivery.ordering_key.as_deref());
     object.map("properties", &delivery.properties);
     object.text("contentType", &delivery.content_type);
-    body(&mut object, &delivery.body, &delivery.content_type, format, one_line);
+    body(
+        &mut object,
+        &delivery.body,
+        &delivery.content_type,
+        format,
+        one_line,
+    );
     object.number("size", delivery.body.len() as i64);
     object.queue("queue", &delivery.broker, delivery.queue_id);
     object.number("offset", delivery.queue_offset);
@@ -104,13 +114,23 @@ pub fn message(out: &mut Vec<u8>, delivery: &Delivery, format: BodyFormat, one_l
 }
 
 /// Adds `json`, `text` or `base64`.
-pub(crate) fn body(object: &mut Members<'_>, bytes: &[u8], content_type: &str, format: BodyFormat, one_line: bool) {
+pub(crate) fn body(
+    object: &mut Members<'_>,
+    bytes: &[u8],
+    content_type: &str,
+    format: BodyFormat,
+    one_line: bool,
+) {
     let utf8 = || std::str::from_utf8(bytes).ok();
     match format {
         BodyFormat::None => {}
         BodyFormat::Auto if is_json_type(content_type) && is_json(bytes) => {
             let out = object.member("json");
-            if one_line { write_one_line(out, bytes) } else { out.extend_from_slice(bytes) }
+            if one_line {
+                write_one_line(out, bytes)
+            } else {
+                out.extend_from_slice(bytes)
+            }
         }
         BodyFormat::Auto if is_text_type(content_type) && utf8().is_some() => {
             object.text("text", utf8().unwrap_or_default())
@@ -258,13 +278,28 @@ mod tests {
     #[test]
     fn bodies_are_shown_by_type_and_never_lost() {
         let auto = BodyFormat::Auto;
-        assert_eq!(shown(b"{ \"a\":1.0 }", "application/json", auto), r#"{"json":{ "a":1.0 }}"#);
-        assert_eq!(shown(b"{\"a\":1", "application/json", auto), r#"{"base64":"eyJhIjox"}"#);
-        assert_eq!(shown(b"1", "application/vnd.x+json; v=1", auto), r#"{"json":1}"#);
-        assert_eq!(shown("é\n".as_bytes(), "text/plain", auto), "{\"text\":\"é\\n\"}");
+        assert_eq!(
+            shown(b"{ \"a\":1.0 }", "application/json", auto),
+            r#"{"json":{ "a":1.0 }}"#
+        );
+        assert_eq!(
+            shown(b"{\"a\":1", "application/json", auto),
+            r#"{"base64":"eyJhIjox"}"#
+        );
+        assert_eq!(
+            shown(b"1", "application/vnd.x+json; v=1", auto),
+            r#"{"json":1}"#
+        );
+        assert_eq!(
+            shown("é\n".as_bytes(), "text/plain", auto),
+            "{\"text\":\"é\\n\"}"
+        );
         assert_eq!(shown(b"\xff", "text/plain", auto), r#"{"base64":"/w=="}"#);
         assert_eq!(shown(b"a", "image/png", auto), r#"{"base64":"YQ=="}"#);
-        assert_eq!(shown(b"a", "image/png", BodyFormat::Text), r#"{"text":"a"}"#);
+        assert_eq!(
+            shown(b"a", "image/png", BodyFormat::Text),
+            r#"{"text":"a"}"#
+        );
         assert_eq!(shown(b"a", "image/png", BodyFormat::None), "{}");
         assert_eq!(shown(b"", "text/plain", auto), r#"{"text":""}"#);
     }

@@ -70,10 +70,20 @@ impl AppState {
             draining: draining.clone(),
             tracker: tracker.clone(),
         });
-        let made_up = || format!("gw-{}", new_ulid(context.clock.now_ms()).chars().skip(18).collect::<String>().to_lowercase());
+        let made_up = || {
+            format!(
+                "gw-{}",
+                new_ulid(context.clock.now_ms())
+                    .chars()
+                    .skip(18)
+                    .collect::<String>()
+                    .to_lowercase()
+            )
+        };
         let gateway_id = config.name.clone().unwrap_or_else(made_up);
         let parts = Parts {
-            gateway_header: HeaderValue::from_str(&gateway_id).unwrap_or(HeaderValue::from_static("gateway")),
+            gateway_header: HeaderValue::from_str(&gateway_id)
+                .unwrap_or(HeaderValue::from_static("gateway")),
             gateway_id,
             clock: Arc::clone(&context.clock),
             sockets: Sockets::new(config.ws.sockets),
@@ -81,7 +91,9 @@ impl AppState {
             pages: crate::page::PageKeys::of(&receipts),
             receipts,
             origins: OriginRules::parse(&config.allow_origin).unwrap_or_default(),
-            bodies: BodyBudget::new(usize::try_from(config.bodies_max.bytes()).unwrap_or(usize::MAX)),
+            bodies: BodyBudget::new(
+                usize::try_from(config.bodies_max.bytes()).unwrap_or(usize::MAX),
+            ),
             metrics: GatewayMetrics::register(&context.metrics),
             context: context.clone(),
             draining,

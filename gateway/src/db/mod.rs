@@ -30,14 +30,22 @@ pub enum DbError {
         why: String,
     },
     /// A stored secret does not open with this master key.
-    #[error("the master key does not open what is stored; give the master key of this metadata store")]
+    #[error(
+        "the master key does not open what is stored; give the master key of this metadata store"
+    )]
     WrongMasterKey,
 }
 
 impl From<DbError> for ApiError {
     fn from(error: DbError) -> Self {
-        tracing::error!(error = &error as &dyn std::error::Error, "metadata store failed");
-        Self::new(Code::MetadataUnavailable, "the metadata store cannot be used now")
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "metadata store failed"
+        );
+        Self::new(
+            Code::MetadataUnavailable,
+            "the metadata store cannot be used now",
+        )
     }
 }
 
@@ -65,15 +73,22 @@ impl Db {
     /// # Errors
     /// See [`DbError`].
     pub async fn open(url: &str) -> Result<Self, DbError> {
-        let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:"));
-        let Some(path) = path.filter(|p| !p.is_empty()) else { return Err(DbError::Address(url.to_owned())) };
+        let path = url
+            .strip_prefix("sqlite://")
+            .or_else(|| url.strip_prefix("sqlite:"));
+        let Some(path) = path.filter(|p| !p.is_empty()) else {
+            return Err(DbError::Address(url.to_owned()));
+        };
         let options = SqliteConnectOptions::new()
             .filename(Path::new(path))
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(Duration::from_secs(5));
-        let pool = SqlitePoolOptions::new().max_connections(4).connect_with(options).await?;
+        let pool = SqlitePoolOptions::new()
+            .max_connections(4)
+            .connect_with(options)
+            .await?;
         sqlx::migrate!("../migrations").run(&pool).await?;
         Ok(Self::Lite(pool))
     }

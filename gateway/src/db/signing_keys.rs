@@ -12,7 +12,12 @@ impl Db {
     ///
     /// # Errors
     /// [`DbError::WrongMasterKey`] when a key does not open; [`DbError::Sql`].
-    pub async fn signing_keys(&self, kind: &str, master: &MasterKey, now_ms: u64) -> Result<Vec<SigningKey>, DbError> {
+    pub async fn signing_keys(
+        &self,
+        kind: &str,
+        master: &MasterKey,
+        now_ms: u64,
+    ) -> Result<Vec<SigningKey>, DbError> {
         let mut keys = self.read_keys(kind, master).await?;
         if keys.is_empty() {
             let secret = random::<32>().map_err(|_| DbError::WrongMasterKey)?;
@@ -30,12 +35,20 @@ impl Db {
     async fn read_keys(&self, kind: &str, master: &MasterKey) -> Result<Vec<SigningKey>, DbError> {
         const SQL: &str = "SELECT kid, key_enc FROM signing_keys WHERE kind = $1 AND state IN ('active', 'verify') \
                            ORDER BY created_at, kid";
-        let rows: Vec<(String, String)> = on!(self, pool => sqlx::query_as(SQL).bind(kind).fetch_all(pool).await)?;
+        let rows: Vec<(String, String)> =
+            on!(self, pool => sqlx::query_as(SQL).bind(kind).fetch_all(pool).await)?;
         rows.iter()
             .map(|(kid, sealed)| {
-                let number = kid.rsplit(':').next().and_then(|n| n.parse().ok()).ok_or(DbError::WrongMasterKey)?;
+                let number = kid
+                    .rsplit(':')
+                    .next()
+                    .and_then(|n| n.parse().ok())
+                    .ok_or(DbError::WrongMasterKey)?;
                 let secret = master.open(kid, sealed)?;
-                Ok((number, secret.try_into().map_err(|_| DbError::WrongMasterKey)?))
+                Ok((
+                    number,
+                    secret.try_into().map_err(|_| DbError::WrongMasterKey)?,
+                ))
             })
             .collect()
     }
@@ -50,11 +63,22 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", dir.path().join("gateway.db").display());
         let master = MasterKey::open_or_create(&dir.path().join("master-key")).unwrap();
-        let first = Db::open(&url).await.unwrap().signing_keys("receipt", &master, 1).await.unwrap();
+        let first = Db::open(&url)
+            .await
+            .unwrap()
+            .signing_keys("receipt", &master, 1)
+            .await
+            .unwrap();
         let db = Db::open(&url).await.unwrap();
         assert_eq!(db.signing_keys("receipt", &master, 2).await.unwrap(), first);
         let other = MasterKey::open_or_create(&dir.path().join("other")).unwrap();
-        assert!(matches!(db.signing_keys("receipt", &other, 3).await, Err(DbError::WrongMasterKey)));
-        assert!(matches!(Db::open("mysql://x").await, Err(DbError::Address(_))));
+        assert!(matches!(
+            db.signing_keys("receipt", &other, 3).await,
+            Err(DbError::WrongMasterKey)
+        ));
+        assert!(matches!(
+            Db::open("mysql://x").await,
+            Err(DbError::Address(_))
+        ));
     }
 }

@@ -14,9 +14,12 @@ pub(super) fn allows(headers: &HeaderMap, kind: &str, sub: &str) -> bool {
                 continue;
             }
             given = true;
-            let welcome = !pieces.filter_map(|p| p.trim().split_once('=')).any(|(n, v)| {
-                n.trim().eq_ignore_ascii_case("q") && v.trim().parse::<f32>().is_ok_and(|q| q <= 0.0)
-            });
+            let welcome = !pieces
+                .filter_map(|p| p.trim().split_once('='))
+                .any(|(n, v)| {
+                    n.trim().eq_ignore_ascii_case("q")
+                        && v.trim().parse::<f32>().is_ok_and(|q| q <= 0.0)
+                });
             let (k, s) = essence.split_once('/').unwrap_or((essence, "*"));
             let rank = match (k.eq_ignore_ascii_case(kind), s.eq_ignore_ascii_case(sub)) {
                 (true, true) => 3,
@@ -35,7 +38,13 @@ pub(super) fn allows(headers: &HeaderMap, kind: &str, sub: &str) -> bool {
 /// Whether `Accept` names the media type itself, not by a wildcard.
 pub(crate) fn names(headers: &HeaderMap, kind: &str) -> bool {
     headers.get_all("accept").iter().any(|value| {
-        value.to_str().unwrap_or_default().split(',').any(|r| r.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(kind))
+        value.to_str().unwrap_or_default().split(',').any(|r| {
+            r.split(';')
+                .next()
+                .unwrap_or_default()
+                .trim()
+                .eq_ignore_ascii_case(kind)
+        })
     })
 }
 
@@ -48,7 +57,11 @@ mod tests {
         let check = |accept: &str, expected: bool| {
             let mut headers = HeaderMap::new();
             headers.insert("accept", accept.parse().unwrap());
-            assert_eq!(allows(&headers, "application", "json"), expected, "{accept}");
+            assert_eq!(
+                allows(&headers, "application", "json"),
+                expected,
+                "{accept}"
+            );
         };
         check("*/*", true);
         check("text/html, application/*;q=0.5", true);

@@ -31,10 +31,19 @@ impl<S: Send + Sync> FromRequest<S> for Call {
         let (mut parts, _) = request.into_parts();
         let params = RawPathParams::from_request_parts(&mut parts, state).await;
         let bad = |_| ApiError::new(Code::InvalidName, "the path is not percent-encoded UTF-8");
-        let path = params.map_err(bad)?.iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+        let path = params
+            .map_err(bad)?
+            .iter()
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .collect();
         let body = parts.extensions.remove::<Bytes>().unwrap_or_default();
         let meta = parts.extensions.get::<Meta>().cloned().unwrap_or_default();
-        Ok(Self { parts, meta, path, body })
+        Ok(Self {
+            parts,
+            meta,
+            path,
+            body,
+        })
     }
 }
 
@@ -64,7 +73,10 @@ impl Call {
     }
 
     fn segment(&self, name: &str) -> &str {
-        self.path.iter().find(|(k, _)| k == name).map_or("", |(_, v)| v.as_str())
+        self.path
+            .iter()
+            .find(|(k, _)| k == name)
+            .map_or("", |(_, v)| v.as_str())
     }
 
     /// The topic of the path, its namespace checked.
@@ -144,18 +156,33 @@ impl Call {
         let given = self.header("content-type").unwrap_or_default();
         let mut pieces = given.split(';');
         let essence = pieces.next().unwrap_or_default().trim();
-        let utf8 = pieces.filter_map(|p| p.split_once('=')).all(|(name, value)| {
-            !name.trim().eq_ignore_ascii_case("charset") || value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")
-        });
+        let utf8 = pieces
+            .filter_map(|p| p.split_once('='))
+            .all(|(name, value)| {
+                !name.trim().eq_ignore_ascii_case("charset")
+                    || value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")
+            });
         if utf8 && types.iter().any(|t| essence.eq_ignore_ascii_case(t)) {
             return Ok(());
         }
-        if essence.eq_ignore_ascii_case("application/cloudevents+json") || essence.eq_ignore_ascii_case("application/cloudevents-batch+json") {
-            return Err(ApiError::not_implemented("CloudEvents are part of the API but not built yet; send application/json"));
+        if essence.eq_ignore_ascii_case("application/cloudevents+json")
+            || essence.eq_ignore_ascii_case("application/cloudevents-batch+json")
+        {
+            return Err(ApiError::not_implemented(
+                "CloudEvents are part of the API but not built yet; send application/json",
+            ));
         }
         let given: String = given.chars().take(100).collect();
-        let shown = if given.is_empty() { "none was given".to_owned() } else { format!("not '{given}'") };
-        let detail = format!("the Content-Type must be {} in UTF-8, {shown}; curl: --json, or -H 'Content-Type: {}'", types.join(" or "), types[0]);
+        let shown = if given.is_empty() {
+            "none was given".to_owned()
+        } else {
+            format!("not '{given}'")
+        };
+        let detail = format!(
+            "the Content-Type must be {} in UTF-8, {shown}; curl: --json, or -H 'Content-Type: {}'",
+            types.join(" or "),
+            types[0]
+        );
         Err(ApiError::new(Code::UnsupportedMediaType, detail))
     }
 
@@ -167,7 +194,11 @@ impl Call {
         if self.body.is_empty() {
             return Ok(());
         }
-        Err(ApiError::field(Code::InvalidField, "", "this request takes no body; parameters go into the query"))
+        Err(ApiError::field(
+            Code::InvalidField,
+            "",
+            "this request takes no body; parameters go into the query",
+        ))
     }
 
     /// When the answer must be on its way: 250 ms before the end of `Mq-Timeout` (default 10 s, plus `wait`).
@@ -189,10 +220,17 @@ impl Call {
     /// # Errors
     /// `invalid_field` for more than 64 characters or control characters.
     pub fn client(&self) -> Result<String, ApiError> {
-        let Some(value) = self.parts.headers.get("mq-client") else { return Ok("rest".to_owned()) };
+        let Some(value) = self.parts.headers.get("mq-client") else {
+            return Ok("rest".to_owned());
+        };
         let text = value.to_str().unwrap_or_default().trim();
         if text.is_empty() || text.len() > 64 {
-            return Err(ApiError::field(Code::InvalidField, "header:Mq-Client", "Mq-Client is a label of 1–64 visible characters").with("limit", 64));
+            return Err(ApiError::field(
+                Code::InvalidField,
+                "header:Mq-Client",
+                "Mq-Client is a label of 1–64 visible characters",
+            )
+            .with("limit", 64));
         }
         Ok(text.to_owned())
     }
@@ -204,7 +242,11 @@ impl Call {
     pub fn no_idempotency_key(&self) -> Result<(), ApiError> {
         if self.parts.headers.contains_key("idempotency-key") {
             let detail = "Idempotency-Key is part of the API but not built yet; leave it out";
-            return Err(ApiError::field(Code::NotImplemented, "header:Idempotency-Key", detail));
+            return Err(ApiError::field(
+                Code::NotImplemented,
+                "header:Idempotency-Key",
+                detail,
+            ));
         }
         Ok(())
     }

@@ -76,15 +76,31 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    pub(super) fn new(stream: TcpStream, phase: Phase, clock: Arc<dyn Clock>, gateway: String) -> Self {
+    pub(super) fn new(
+        stream: TcpStream,
+        phase: Phase,
+        clock: Arc<dyn Clock>,
+        gateway: String,
+    ) -> Self {
         let idle_since = Instant::now();
-        Self { stream, phase, clock, gateway, head_since: None, idle_since, write_blocked_since: None, timer: None }
+        Self {
+            stream,
+            phase,
+            clock,
+            gateway,
+            head_since: None,
+            idle_since,
+            write_blocked_since: None,
+            timer: None,
+        }
     }
 
     /// Ready once `deadline` has passed. One timer serves all limits: it is moved forward only when it fires early.
     fn expired(&mut self, deadline: Instant, cx: &mut Context<'_>) -> bool {
         loop {
-            let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+            let timer = self
+                .timer
+                .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
             if timer.deadline() > deadline {
                 timer.as_mut().reset(deadline);
             }
@@ -124,14 +140,23 @@ impl Watched {
         }
         let status = bytes.strip_prefix(b"HTTP/1.")?.get(2..5)?;
         Some(match status {
-            b"414" => ApiError::new(Code::UriTooLong, "path and query may have 16384 bytes").with("limit", 16_384),
-            b"431" => ApiError::new(Code::HeadersTooLarge, "the header block may have 32768 bytes").with("limit", 32_768),
+            b"414" => ApiError::new(Code::UriTooLong, "path and query may have 16384 bytes")
+                .with("limit", 16_384),
+            b"431" => ApiError::new(
+                Code::HeadersTooLarge,
+                "the header block may have 32768 bytes",
+            )
+            .with("limit", 32_768),
             b"400" => ApiError::new(Code::InvalidField, "this is not a well-formed HTTP request"),
             _ => return None,
         })
     }
 
-    fn note_write(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn note_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        result: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
         if result.is_ready() {
             self.write_blocked_since = None;
             return result;
@@ -145,7 +170,11 @@ impl Watched {
 }
 
 impl AsyncRead for Watched {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let idle = self.phase.get() == IDLE;
         if let Poll::Ready(result) = Pin::new(&mut self.stream).poll_read(cx, buf) {
@@ -164,7 +193,10 @@ impl AsyncRead for Watched {
             return Poll::Pending;
         }
         if head_since.is_some() {
-            let detail = format!("the header block was not complete within {} s", HEAD_TIME.as_secs());
+            let detail = format!(
+                "the header block was not complete within {} s",
+                HEAD_TIME.as_secs()
+            );
             self.last_words(&ApiError::new(Code::RequestTimeout, detail));
         }
         self.phase.free();
@@ -174,7 +206,11 @@ impl AsyncRead for Watched {
 }
 
 impl AsyncWrite for Watched {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         if let Some(error) = self.bare_answer(buf) {
             self.last_words(&error);
             return Poll::Ready(Ok(buf.len()));
@@ -183,7 +219,11 @@ impl AsyncWrite for Watched {
         self.note_write(cx, result)
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         if let Some(error) = bufs.first().and_then(|b| self.bare_answer(b)) {
             self.last_words(&error);
             return Poll::Ready(Ok(bufs.iter().map(|b| b.len()).sum()));

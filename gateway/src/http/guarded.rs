@@ -16,7 +16,11 @@ pub struct Guarded<G> {
 impl<G> Guarded<G> {
     /// `disarm` is called once the bytes were handed to the connection.
     pub fn new(bytes: Bytes, guard: G, disarm: fn(G)) -> Self {
-        Self { bytes: Some(bytes), guard: Some(guard), disarm }
+        Self {
+            bytes: Some(bytes),
+            guard: Some(guard),
+            disarm,
+        }
     }
 }
 
@@ -24,8 +28,13 @@ impl<G: Unpin> Body for Guarded<G> {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let Some(bytes) = self.bytes.take() else { return Poll::Ready(None) };
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let Some(bytes) = self.bytes.take() else {
+            return Poll::Ready(None);
+        };
         if let Some(guard) = self.guard.take() {
             (self.disarm)(guard);
         }
@@ -57,12 +66,23 @@ mod tests {
     #[test]
     fn the_guard_fires_only_when_the_bytes_were_not_taken() {
         let fired = Arc::new(AtomicUsize::new(0));
-        let body = Guarded::new(Bytes::from_static(b"x"), Probe(Arc::clone(&fired)), std::mem::forget);
+        let body = Guarded::new(
+            Bytes::from_static(b"x"),
+            Probe(Arc::clone(&fired)),
+            std::mem::forget,
+        );
         drop(body);
         assert_eq!(fired.load(Ordering::SeqCst), 1);
-        let mut body = Guarded::new(Bytes::from_static(b"x"), Probe(Arc::clone(&fired)), std::mem::forget);
+        let mut body = Guarded::new(
+            Bytes::from_static(b"x"),
+            Probe(Arc::clone(&fired)),
+            std::mem::forget,
+        );
         let mut context = Context::from_waker(std::task::Waker::noop());
-        assert!(matches!(Pin::new(&mut body).poll_frame(&mut context), Poll::Ready(Some(Ok(_)))));
+        assert!(matches!(
+            Pin::new(&mut body).poll_frame(&mut context),
+            Poll::Ready(Some(Ok(_)))
+        ));
         drop(body);
         assert_eq!(fired.load(Ordering::SeqCst), 1);
     }

@@ -12,4 +12,4 @@ pub mod server;
 
 pub(crate) use accept::names as names_type;
 pub use call::Call;
-pub(crate) use outer::{outer, Meta};
+pub(crate) use outer::{Meta, outer};

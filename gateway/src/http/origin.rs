@@ -27,10 +27,16 @@ impl OriginRules {
     /// The entry that is no origin.
     pub fn parse(list: &str) -> Result<Self, String> {
         let mut allowed = Vec::new();
-        for entry in list.split([',', ' ']).map(str::trim).filter(|e| !e.is_empty()) {
+        for entry in list
+            .split([',', ' '])
+            .map(str::trim)
+            .filter(|e| !e.is_empty())
+        {
             let entry = entry.trim_end_matches('/').to_ascii_lowercase();
             if split_origin(&entry).is_none() {
-                return Err(format!("'{entry}' is no origin such as http://localhost:5173"));
+                return Err(format!(
+                    "'{entry}' is no origin such as http://localhost:5173"
+                ));
             }
             allowed.push(entry);
         }
@@ -41,22 +47,41 @@ impl OriginRules {
     ///
     /// # Errors
     /// `forbidden`, `origin_not_allowed`.
-    pub fn check(&self, headers: &HeaderMap, uri: &Uri, port: Option<u16>) -> Result<Origin, ApiError> {
-        let host = uri.authority().map(|a| a.as_str()).or_else(|| headers.get("host").and_then(|h| h.to_str().ok()));
+    pub fn check(
+        &self,
+        headers: &HeaderMap,
+        uri: &Uri,
+        port: Option<u16>,
+    ) -> Result<Origin, ApiError> {
+        let host = uri
+            .authority()
+            .map(|a| a.as_str())
+            .or_else(|| headers.get("host").and_then(|h| h.to_str().ok()));
         let Some(host) = host.filter(|h| is_loopback(split_host(h).0)) else {
             let detail = "authentication is off, so only requests whose Host is a loopback name or address are answered; \
                           ask for http://127.0.0.1 or http://localhost";
             return Err(ApiError::new(Code::Forbidden, detail));
         };
-        for name in ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"] {
+        for name in [
+            "forwarded",
+            "via",
+            "x-forwarded-for",
+            "x-forwarded-host",
+            "x-forwarded-proto",
+        ] {
             if headers.contains_key(name) {
                 return Err(proxied(name));
             }
         }
-        if let Some(name) = headers.keys().find(|n| n.as_str().starts_with("x-forwarded-")) {
+        if let Some(name) = headers
+            .keys()
+            .find(|n| n.as_str().starts_with("x-forwarded-"))
+        {
             return Err(proxied(name.as_str()));
         }
-        let Some(origin) = headers.get("origin") else { return Ok(Origin::Own) };
+        let Some(origin) = headers.get("origin") else {
+            return Ok(Origin::Own);
+        };
         let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
         self.judge(&origin, host, port)
     }
@@ -75,7 +100,9 @@ impl OriginRules {
             }
         }
         let shown: String = origin.chars().take(200).collect();
-        let detail = format!("origin '{shown}' is neither the gateway's own nor on the list of --allow-origin");
+        let detail = format!(
+            "origin '{shown}' is neither the gateway's own nor on the list of --allow-origin"
+        );
         Err(ApiError::new(Code::OriginNotAllowed, detail))
     }
 }
@@ -91,7 +118,9 @@ fn proxied(name: &str) -> ApiError {
 /// `scheme://authority` of an origin without path.
 fn split_origin(origin: &str) -> Option<(&str, &str)> {
     let (scheme, authority) = origin.split_once("://")?;
-    let fine = matches!(scheme, "http" | "https") && !authority.is_empty() && !authority.contains(['/', '@', '?', '#', ' ']);
+    let fine = matches!(scheme, "http" | "https")
+        && !authority.is_empty()
+        && !authority.contains(['/', '@', '?', '#', ' ']);
     fine.then_some((scheme, authority))
 }
 
@@ -125,20 +154,41 @@ mod tests {
             map.append(*name, value.parse().unwrap());
         }
         let rules = OriginRules::parse("http://dev.example:5173/, http://localhost:3000").unwrap();
-        rules.check(&map, &Uri::from_static("/v1/ns/default/topics"), Some(8080)).map_err(|e| e.code())
+        rules
+            .check(&map, &Uri::from_static("/v1/ns/default/topics"), Some(8080))
+            .map_err(|e| e.code())
     }
 
     #[test]
     fn only_loopback_hosts_without_a_proxy() {
-        for host in ["127.0.0.1:8080", "localhost", "LOCALHOST:1", "[::1]:8080", "127.8.8.8", "app.localhost:8080"] {
+        for host in [
+            "127.0.0.1:8080",
+            "localhost",
+            "LOCALHOST:1",
+            "[::1]:8080",
+            "127.8.8.8",
+            "app.localhost:8080",
+        ] {
             assert_eq!(check(&[("host", host)]), Ok(Origin::Own), "{host}");
         }
-        for host in ["example.com", "192.168.0.1:8080", "127.0.0.1.evil.com", "localhost.evil.com", "", "[::2]", "0.0.0.0:8080"] {
+        for host in [
+            "example.com",
+            "192.168.0.1:8080",
+            "127.0.0.1.evil.com",
+            "localhost.evil.com",
+            "",
+            "[::2]",
+            "0.0.0.0:8080",
+        ] {
             assert_eq!(check(&[("host", host)]), Err(Code::Forbidden), "{host}");
         }
         assert_eq!(check(&[]), Err(Code::Forbidden));
         for name in ["forwarded", "via", "x-forwarded-for", "x-forwarded-prefix"] {
-            assert_eq!(check(&[("host", "localhost"), (name, "x")]), Err(Code::Forbidden), "{name}");
+            assert_eq!(
+                check(&[("host", "localhost"), (name, "x")]),
+                Err(Code::Forbidden),
+                "{name}"
+            );
         }
     }
 
@@ -147,9 +197,22 @@ mod tests {
         let with = |origin: &str| check(&[("host", "127.0.0.1:8080"), ("origin", origin)]);
         assert_eq!(with("http://localhost:8080"), Ok(Origin::Own));
         assert_eq!(with("http://[::1]:8080"), Ok(Origin::Own));
-        assert_eq!(with("http://localhost:3000"), Ok(Origin::Listed("http://localhost:3000".into())));
-        assert_eq!(with("http://DEV.example:5173"), Ok(Origin::Listed("http://dev.example:5173".into())));
-        for origin in ["null", "http://localhost:5173", "https://evil.example", "http://localhost", "http://evil@localhost:8080", ""] {
+        assert_eq!(
+            with("http://localhost:3000"),
+            Ok(Origin::Listed("http://localhost:3000".into()))
+        );
+        assert_eq!(
+            with("http://DEV.example:5173"),
+            Ok(Origin::Listed("http://dev.example:5173".into()))
+        );
+        for origin in [
+            "null",
+            "http://localhost:5173",
+            "https://evil.example",
+            "http://localhost",
+            "http://evil@localhost:8080",
+            "",
+        ] {
             assert_eq!(with(origin), Err(Code::OriginNotAllowed), "{origin}");
         }
         assert!(OriginRules::parse("localhost:5173").is_err());

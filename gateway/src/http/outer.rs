@@ -38,12 +38,20 @@ pub(crate) struct Meta {
 
 impl Default for Meta {
     fn default() -> Self {
-        Self { request_id: "".into(), started: Instant::now(), timeout: None }
+        Self {
+            request_id: "".into(),
+            started: Instant::now(),
+            timeout: None,
+        }
     }
 }
 
 /// See the module.
-pub(crate) async fn outer(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn outer(
+    State(state): State<AppState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let request_id: Arc<str> = new_ulid(state.clock.now_ms()).into();
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let route = request.extensions().get::<MatchedPath>().cloned();
@@ -58,11 +66,19 @@ pub(crate) async fn outer(State(state): State<AppState>, mut request: Request, n
         Ok(_) if method == Method::OPTIONS => Ok(preflight(&origin, request.headers())),
         Ok(timeout) => {
             let with_body = !is_upgrade(&uri);
-            let share = if with_body { take_body(&state, &mut request).await } else { Ok(None) };
+            let share = if with_body {
+                take_body(&state, &mut request).await
+            } else {
+                Ok(None)
+            };
             match share {
                 Err(error) => Err(error),
                 Ok(_share) => {
-                    let meta = Meta { request_id: Arc::clone(&request_id), started: Instant::now(), timeout };
+                    let meta = Meta {
+                        request_id: Arc::clone(&request_id),
+                        started: Instant::now(),
+                        timeout,
+                    };
                     request.extensions_mut().insert(meta);
                     AssertUnwindSafe(next.run(request)).catch_unwind().await.map_err(|_| {
                         tracing::error!(request_id = &*request_id, route = route.as_ref().map(|r| r.as_str()), "handler panicked");
@@ -80,7 +96,12 @@ pub(crate) async fn outer(State(state): State<AppState>, mut request: Request, n
     if method == Method::HEAD {
         *response.body_mut() = Body::empty();
     }
-    state.metrics.request(route.as_ref().map_or("none", |r| r.as_str()), &method, response.status().as_u16(), arrived.elapsed());
+    state.metrics.request(
+        route.as_ref().map_or("none", |r| r.as_str()),
+        &method,
+        response.status().as_u16(),
+        arrived.elapsed(),
+    );
     response
 }
 
@@ -88,36 +109,77 @@ pub(crate) async fn outer(State(state): State<AppState>, mut request: Request, n
 fn admit(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Option<Duration>, ApiError> {
     let length = uri.path_and_query().map_or(0, |p| p.as_str().len());
     if length > URI_MAX {
-        return Err(ApiError::new(Code::UriTooLong, format!("path and query may have {URI_MAX} bytes")).with("limit", URI_MAX).with("actual", length).closing());
+        return Err(ApiError::new(
+            Code::UriTooLong,
+            format!("path and query may have {URI_MAX} bytes"),
+        )
+        .with("limit", URI_MAX)
+        .with("actual", length)
+        .closing());
     }
-    let block: usize = headers.iter().map(|(n, v)| n.as_str().len() + v.len() + 4).sum();
+    let block: usize = headers
+        .iter()
+        .map(|(n, v)| n.as_str().len() + v.len() + 4)
+        .sum();
     if block > HEADERS_MAX {
-        return Err(ApiError::new(Code::HeadersTooLarge, format!("the header block may have {HEADERS_MAX} bytes")).with("limit", HEADERS_MAX).with("actual", block).closing());
+        return Err(ApiError::new(
+            Code::HeadersTooLarge,
+            format!("the header block may have {HEADERS_MAX} bytes"),
+        )
+        .with("limit", HEADERS_MAX)
+        .with("actual", block)
+        .closing());
     }
     if let Some(expect) = headers.get(header::EXPECT)
         && !expect.as_bytes().eq_ignore_ascii_case(b"100-continue")
     {
-        return Err(ApiError::new(Code::ExpectationFailed, "the only expectation met here is 100-continue").closing());
+        return Err(ApiError::new(
+            Code::ExpectationFailed,
+            "the only expectation met here is 100-continue",
+        )
+        .closing());
     }
     if let Some(tenant) = headers.get("mq-tenant")
         && tenant.as_bytes() != b"default"
     {
-        return Err(ApiError::new(Code::TenantSwitchForbidden, "there is one tenant here, 'default'; leave Mq-Tenant out"));
+        return Err(ApiError::new(
+            Code::TenantSwitchForbidden,
+            "there is one tenant here, 'default'; leave Mq-Tenant out",
+        ));
     }
     let path = uri.path();
     if path.starts_with("/v1/") && !is_upgrade(uri) && *method != Method::OPTIONS {
         let json = accept::allows(headers, "application", "json");
-        let raw = path.ends_with("/receive") && accept::allows(headers, "application", "octet-stream");
+        let raw =
+            path.ends_with("/receive") && accept::allows(headers, "application", "octet-stream");
         if !json && !raw {
-            return Err(ApiError::new(Code::NotAcceptable, "answers are application/json; Accept excludes that"));
+            return Err(ApiError::new(
+                Code::NotAcceptable,
+                "answers are application/json; Accept excludes that",
+            ));
         }
     }
-    let Some(value) = headers.get("mq-timeout") else { return Ok(None) };
-    let ms = value.to_str().ok().and_then(parse_duration).ok_or_else(|| {
-        ApiError::field(Code::InvalidDuration, "header:Mq-Timeout", "Mq-Timeout must be a duration such as 30s")
-    })?;
+    let Some(value) = headers.get("mq-timeout") else {
+        return Ok(None);
+    };
+    let ms = value
+        .to_str()
+        .ok()
+        .and_then(parse_duration)
+        .ok_or_else(|| {
+            ApiError::field(
+                Code::InvalidDuration,
+                "header:Mq-Timeout",
+                "Mq-Timeout must be a duration such as 30s",
+            )
+        })?;
     if !(1..=TIMEOUT_MAX_MS).contains(&ms) {
-        return Err(ApiError::field(Code::InvalidField, "header:Mq-Timeout", "Mq-Timeout must be between 1ms and 90s").with("limit", "90s"));
+        return Err(ApiError::field(
+            Code::InvalidField,
+            "header:Mq-Timeout",
+            "Mq-Timeout must be between 1ms and 90s",
+        )
+        .with("limit", "90s"));
     }
     Ok(Some(Duration::from_millis(ms)))
 }
@@ -127,10 +189,14 @@ fn is_upgrade(uri: &Uri) -> bool {
 }
 
 /// Reads the body into an extension.
-async fn take_body<'a>(state: &'a AppState, request: &mut Request) -> Result<Option<Share<'a>>, ApiError> {
+async fn take_body<'a>(
+    state: &'a AppState,
+    request: &mut Request,
+) -> Result<Option<Share<'a>>, ApiError> {
     check_length(request.headers(), state.request_max())?;
     let body = std::mem::take(request.body_mut());
-    let (bytes, share) = read_body(body, request.headers(), state.request_max(), &state.bodies).await?;
+    let (bytes, share) =
+        read_body(body, request.headers(), state.request_max(), &state.bodies).await?;
     request.extensions_mut().insert(bytes);
     Ok(share)
 }
@@ -159,11 +225,17 @@ fn preflight(origin: &Result<Origin, ApiError>, headers: &HeaderMap) -> Response
     let mut response = StatusCode::NO_CONTENT.into_response();
     if matches!(origin, Ok(Origin::Listed(_))) {
         let out = response.headers_mut();
-        out.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE"));
+        out.insert(
+            header::ACCESS_CONTROL_ALLOW_METHODS,
+            HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE"),
+        );
         if let Some(wanted) = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
             out.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
         }
-        out.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("7200"));
+        out.insert(
+            header::ACCESS_CONTROL_MAX_AGE,
+            HeaderValue::from_static("7200"),
+        );
     }
     response
 }
@@ -177,29 +249,57 @@ fn explain(mut response: Response, method: &Method, uri: &Uri, request_id: &str)
     let ours = response.headers().contains_key(header::CONTENT_TYPE);
     match status {
         StatusCode::METHOD_NOT_ALLOWED if !ours => {
-            let allow = response.headers().get(header::ALLOW).and_then(|a| a.to_str().ok()).unwrap_or_default().to_owned();
+            let allow = response
+                .headers()
+                .get(header::ALLOW)
+                .and_then(|a| a.to_str().ok())
+                .unwrap_or_default()
+                .to_owned();
             let detail = format!("{method} is not possible here; possible: {allow}");
-            problem::response(&ApiError::new(Code::MethodNotAllowed, detail).with_allow(allow), method, uri.path(), request_id)
+            problem::response(
+                &ApiError::new(Code::MethodNotAllowed, detail).with_allow(allow),
+                method,
+                uri.path(),
+                request_id,
+            )
         }
-        StatusCode::NOT_FOUND if !ours => {
-            problem::response(&ApiError::new(Code::RouteNotFound, "there is no such path; /docs lists them all"), method, uri.path(), request_id)
-        }
+        StatusCode::NOT_FOUND if !ours => problem::response(
+            &ApiError::new(
+                Code::RouteNotFound,
+                "there is no such path; /docs lists them all",
+            ),
+            method,
+            uri.path(),
+            request_id,
+        ),
         _ => response,
     }
 }
 
 /// Headers of every answer.
-fn dress(response: &mut Response, state: &AppState, request_id: &str, origin: &Result<Origin, ApiError>, arrived: Instant) {
+fn dress(
+    response: &mut Response,
+    state: &AppState,
+    request_id: &str,
+    origin: &Result<Origin, ApiError>,
+    arrived: Instant,
+) {
     let draining = state.draining.is_cancelled();
     let headers = response.headers_mut();
     if let Ok(id) = HeaderValue::from_str(request_id) {
         headers.insert(MQ_REQUEST_ID.clone(), id);
     }
     headers.insert(MQ_GATEWAY.clone(), state.gateway_header.clone());
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
     headers.insert(header::VARY, HeaderValue::from_static("Origin"));
     let micros = arrived.elapsed().as_micros();
-    if let Ok(timing) = HeaderValue::from_str(&format!("total;dur={}.{:02}", micros / 1_000, micros % 1_000 / 10)) {
+    if let Ok(timing) = HeaderValue::from_str(&format!(
+        "total;dur={}.{:02}",
+        micros / 1_000,
+        micros % 1_000 / 10
+    )) {
         headers.insert(SERVER_TIMING.clone(), timing);
     }
     if let Ok(Origin::Listed(origin)) = origin
@@ -209,9 +309,14 @@ fn dress(response: &mut Response, state: &AppState, request_id: &str, origin: &R
                                Mq-Receive-Replayed, Mq-Receipt, Mq-Message-Id, Mq-Topic, Mq-Attempt, Mq-Tag, Mq-Keys, \
                                Mq-Ordering-Key, Mq-Paused, Mq-Gap, Mq-Partial";
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, value);
-        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
+        headers.insert(
+            header::ACCESS_CONTROL_EXPOSE_HEADERS,
+            HeaderValue::from_static(EXPOSED),
+        );
     }
     if draining && response.status() != StatusCode::SWITCHING_PROTOCOLS {
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        response
+            .headers_mut()
+            .insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
 }

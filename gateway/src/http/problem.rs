@@ -7,7 +7,9 @@ use axum::http::{HeaderValue, Method, Response, header};
 
 /// Whether a failed request of this kind says `outcome`: sends, settles and changes of configuration do.
 fn is_write(method: &Method, path: &str) -> bool {
-    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) && !path.ends_with("/receive") && path.starts_with("/v1/")
+    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+        && !path.ends_with("/receive")
+        && path.starts_with("/v1/")
 }
 
 /// The document, ending with a line feed.
@@ -25,7 +27,10 @@ pub(super) fn document(error: &ApiError, method: &Method, path: &str, request_id
     object.text("requestId", request_id);
     object.boolean("retryable", code.retryable());
     if is_write(method, path) {
-        object.text("outcome", fault.outcome.unwrap_or(Outcome::NotApplied).as_str());
+        object.text(
+            "outcome",
+            fault.outcome.unwrap_or(Outcome::NotApplied).as_str(),
+        );
     }
     if let Some(seconds) = fault.retry_after_s {
         object.number("retryAfter", i64::from(seconds));
@@ -54,17 +59,29 @@ pub(super) fn document(error: &ApiError, method: &Method, path: &str, request_id
 }
 
 /// Makes an answer of an error.
-pub(super) fn response(error: &ApiError, method: &Method, path: &str, request_id: &str) -> Response<Body> {
+pub(super) fn response(
+    error: &ApiError,
+    method: &Method,
+    path: &str,
+    request_id: &str,
+) -> Response<Body> {
     let text = document(error, method, path, request_id);
     let fault = error.fault();
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = fault.code.status();
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/problem+json"),
+    );
     if let Some(seconds) = fault.retry_after_s {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
-    if let Some(allow) = fault.allow.as_ref().and_then(|a| HeaderValue::from_str(a).ok()) {
+    if let Some(allow) = fault
+        .allow
+        .as_ref()
+        .and_then(|a| HeaderValue::from_str(a).ok())
+    {
         headers.insert(header::ALLOW, allow);
     }
     if fault.close {

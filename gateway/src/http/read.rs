@@ -35,12 +35,21 @@ impl BodyBudget {
     /// A budget of this many bytes.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
-        Self { left: AtomicUsize::new(bytes) }
+        Self {
+            left: AtomicUsize::new(bytes),
+        }
     }
 
     fn take(&self, bytes: usize) -> Option<Share<'_>> {
-        let taken = self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(bytes));
-        taken.is_ok().then_some(Share { budget: self, bytes })
+        let taken = self
+            .left
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| {
+                left.checked_sub(bytes)
+            });
+        taken.is_ok().then_some(Share {
+            budget: self,
+            bytes,
+        })
     }
 }
 
@@ -58,19 +67,31 @@ pub(super) fn check_length(headers: &HeaderMap, max: usize) -> Result<(), ApiErr
 }
 
 fn too_large(max: usize) -> ApiError {
-    ApiError::new(Code::RequestTooLarge, format!("a request body may have {max} bytes")).with("limit", max).closing()
+    ApiError::new(
+        Code::RequestTooLarge,
+        format!("a request body may have {max} bytes"),
+    )
+    .with("limit", max)
+    .closing()
 }
 
 /// The whole body.
 ///
 /// # Errors
 /// `request_too_large`, `request_timeout`, `overloaded`; all end the connection.
-pub(super) async fn read_body<'a>(mut body: Body, headers: &HeaderMap, max: usize, budget: &'a BodyBudget) -> Result<(Bytes, Option<Share<'a>>), ApiError> {
+pub(super) async fn read_body<'a>(
+    mut body: Body,
+    headers: &HeaderMap,
+    max: usize,
+    budget: &'a BodyBudget,
+) -> Result<(Bytes, Option<Share<'a>>), ApiError> {
     if body.is_end_stream() {
         return Ok((Bytes::new(), None));
     }
     let expected = content_length(headers).and_then(|n| usize::try_from(n).ok());
-    let Some(mut share) = budget.take(expected.unwrap_or(0)) else { return Err(no_room()) };
+    let Some(mut share) = budget.take(expected.unwrap_or(0)) else {
+        return Err(no_room());
+    };
     let mut first: Option<Bytes> = None;
     let mut joined: Option<BytesMut> = None;
     let mut length = 0_usize;
@@ -78,28 +99,39 @@ pub(super) async fn read_body<'a>(mut body: Body, headers: &HeaderMap, max: usiz
         let frame = timeout(SILENCE, poll_fn(|cx| Pin::new(&mut body).poll_frame(cx))).await;
         let frame = match frame {
             Ok(Some(Ok(frame))) => frame,
-            Ok(Some(Err(_))) => return Err(ApiError::new(Code::InvalidJson, "the request body ended early or is badly framed").closing()),
+            Ok(Some(Err(_))) => {
+                return Err(ApiError::new(
+                    Code::InvalidJson,
+                    "the request body ended early or is badly framed",
+                )
+                .closing());
+            }
             Ok(None) => break,
             Err(_) => {
                 let detail = format!("no byte of the body came for {} s", SILENCE.as_secs());
                 return Err(ApiError::new(Code::RequestTimeout, detail).closing());
             }
         };
-        let Ok(data) = frame.into_data() else { continue };
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
         length += data.len();
         if length > max {
             return Err(too_large(max));
         }
         if length > share.bytes {
             let more = length - share.bytes;
-            let Some(extra) = budget.take(more) else { return Err(no_room()) };
+            let Some(extra) = budget.take(more) else {
+                return Err(no_room());
+            };
             share.bytes += more;
             std::mem::forget(extra);
         }
         match (&mut joined, &mut first) {
             (Some(buffer), _) => buffer.extend_from_slice(&data),
             (None, Some(start)) => {
-                let mut buffer = BytesMut::with_capacity(expected.unwrap_or(0).max(length * 2).min(max));
+                let mut buffer =
+                    BytesMut::with_capacity(expected.unwrap_or(0).max(length * 2).min(max));
                 buffer.extend_from_slice(start);
                 buffer.extend_from_slice(&data);
                 joined = Some(buffer);
@@ -112,5 +144,9 @@ pub(super) async fn read_body<'a>(mut body: Body, headers: &HeaderMap, max: usiz
 }
 
 fn no_room() -> ApiError {
-    ApiError::new(Code::Overloaded, "the gateway holds as many request bodies as it may; try again").closing()
+    ApiError::new(
+        Code::Overloaded,
+        "the gateway holds as many request bodies as it may; try again",
+    )
+    .closing()
 }

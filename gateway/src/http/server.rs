@@ -23,7 +23,9 @@ const HEADERS_MAX: usize = 512;
 
 /// Accepts until `stop`; connections are tasks of the state's tracker.
 pub async fn serve(listener: TcpListener, app: Router, state: AppState, stop: CancellationToken) {
-    let places = Arc::new(Semaphore::new(state.config.connections_max.min(Semaphore::MAX_PERMITS)));
+    let places = Arc::new(Semaphore::new(
+        state.config.connections_max.min(Semaphore::MAX_PERMITS),
+    ));
     let builder = Arc::new(builder());
     loop {
         let place = tokio::select! {
@@ -36,7 +38,13 @@ pub async fn serve(listener: TcpListener, app: Router, state: AppState, stop: Ca
         };
         match accepted {
             Ok((stream, _)) => {
-                let task = connection(stream, app.clone(), state.clone(), Arc::clone(&builder), stop.clone());
+                let task = connection(
+                    stream,
+                    app.clone(),
+                    state.clone(),
+                    Arc::clone(&builder),
+                    stop.clone(),
+                );
                 state.tracker.spawn(async move {
                     task.await;
                     drop(place);
@@ -53,7 +61,12 @@ pub async fn serve(listener: TcpListener, app: Router, state: AppState, stop: Ca
 
 fn builder() -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(HEAD_BUFFER).max_headers(HEADERS_MAX);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(None)
+        .max_buf_size(HEAD_BUFFER)
+        .max_headers(HEADERS_MAX);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -64,12 +77,23 @@ fn builder() -> Builder<TokioExecutor> {
     builder
 }
 
-async fn connection(stream: TcpStream, app: Router, state: AppState, builder: Arc<Builder<TokioExecutor>>, stop: CancellationToken) {
+async fn connection(
+    stream: TcpStream,
+    app: Router,
+    state: AppState,
+    builder: Arc<Builder<TokioExecutor>>,
+    stop: CancellationToken,
+) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY not set");
     }
     let phase = Phase::default();
-    let io = Watched::new(stream, phase.clone(), Arc::clone(&state.clock), state.gateway_id.clone());
+    let io = Watched::new(
+        stream,
+        phase.clone(),
+        Arc::clone(&state.clock),
+        state.gateway_id.clone(),
+    );
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         if request.version() == Version::HTTP_2 {
             phase.free();
@@ -79,7 +103,10 @@ async fn connection(stream: TcpStream, app: Router, state: AppState, builder: Ar
         let answer = app.clone().call(request.map(Body::new));
         async move {
             let response = answer.await;
-            if response.as_ref().is_ok_and(|r| r.status() == StatusCode::SWITCHING_PROTOCOLS) {
+            if response
+                .as_ref()
+                .is_ok_and(|r| r.status() == StatusCode::SWITCHING_PROTOCOLS)
+            {
                 phase.free();
             } else {
                 phase.answered();

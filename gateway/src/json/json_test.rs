@@ -74,9 +74,18 @@ fn depth_is_64_in_the_envelope_and_127_in_a_json_value() {
     assert_eq!(code(&format!("{{\"json\":{}}}", nest(127))), "ok");
     assert_eq!(code(&format!("{{\"json\":{}}}", nest(128))), "invalid_json");
     assert_eq!(code(&format!("{{\"text\":{}}}", nest(64))), "invalid_json");
-    assert_eq!(code(&format!("{{\"json\":1,\"text\":{}}}", nest(64))), "invalid_json");
-    assert_eq!(code(&format!("{{\"messages\":[{{\"json\":{}}}]}}", nest(127))), "ok");
-    assert_eq!(code(&format!("{{\"messages\":[{{\"json\":{}}}]}}", nest(128))), "invalid_json");
+    assert_eq!(
+        code(&format!("{{\"json\":1,\"text\":{}}}", nest(64))),
+        "invalid_json"
+    );
+    assert_eq!(
+        code(&format!("{{\"messages\":[{{\"json\":{}}}]}}", nest(127))),
+        "ok"
+    );
+    assert_eq!(
+        code(&format!("{{\"messages\":[{{\"json\":{}}}]}}", nest(128))),
+        "invalid_json"
+    );
     assert_eq!(code(&nest(5_000_000)), "invalid_json");
 }
 
@@ -85,24 +94,48 @@ fn unknown_and_repeated_names_are_refused_with_a_pointer() {
     let raw = document(br#"{"tagg":1,"tag":"x","a/b":2}"#).unwrap();
     let error = Object::open(raw, "", &["tag", "json"]).unwrap_err();
     assert_eq!(error.code(), Code::UnknownField);
-    let pointers: Vec<_> = error.fault().errors.iter().map(|e| e.pointer.as_str()).collect();
+    let pointers: Vec<_> = error
+        .fault()
+        .errors
+        .iter()
+        .map(|e| e.pointer.as_str())
+        .collect();
     assert_eq!(pointers, ["/tagg", "/a~1b"]);
     let raw = document(br#"{"tag":"x","t\u0061g":"y"}"#).unwrap();
-    assert_eq!(Object::open(raw, "", &["tag"]).unwrap_err().code(), Code::InvalidJson);
+    assert_eq!(
+        Object::open(raw, "", &["tag"]).unwrap_err().code(),
+        Code::InvalidJson
+    );
 }
 
 #[test]
 fn a_json_value_keeps_its_bytes() {
     let raw = document(b"{ \"json\" : { \"b\":1.50, \"a\" : 1e3,\"a\":\"\\ud800\" } }").unwrap();
     let object = Object::open(raw, "", &["json"]).unwrap();
-    assert_eq!(object.get("json").unwrap().text(), "{ \"b\":1.50, \"a\" : 1e3,\"a\":\"\\ud800\" }");
+    assert_eq!(
+        object.get("json").unwrap().text(),
+        "{ \"b\":1.50, \"a\" : 1e3,\"a\":\"\\ud800\" }"
+    );
 }
 
 #[test]
 fn strings_decode_and_lone_surrogates_do_not() {
-    let text = |t: &str| document(t.as_bytes()).unwrap().as_string().map(|s| s.unwrap().into_owned());
-    assert_eq!(text(r#""a\u00e9\n\/\ud83d\ude00""#).unwrap(), "a\u{e9}\n/\u{1F600}");
-    for bad in [r#""\ud800""#, r#""\udc00""#, r#""\ud800\ud800""#, r#""\ud800x""#] {
+    let text = |t: &str| {
+        document(t.as_bytes())
+            .unwrap()
+            .as_string()
+            .map(|s| s.unwrap().into_owned())
+    };
+    assert_eq!(
+        text(r#""a\u00e9\n\/\ud83d\ude00""#).unwrap(),
+        "a\u{e9}\n/\u{1F600}"
+    );
+    for bad in [
+        r#""\ud800""#,
+        r#""\udc00""#,
+        r#""\ud800\ud800""#,
+        r#""\ud800x""#,
+    ] {
         assert_eq!(text(bad).unwrap_err().code(), Code::InvalidJson);
     }
 }

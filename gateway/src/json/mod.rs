@@ -28,18 +28,31 @@ pub struct Raw<'a>(&'a str);
 /// `invalid_json`, with the position.
 pub fn document(bytes: &[u8]) -> Result<Raw<'_>, ApiError> {
     if bytes.starts_with(b"\xEF\xBB\xBF") {
-        return Err(ApiError::new(Code::InvalidJson, "the body starts with a byte order mark; leave it out"));
+        return Err(ApiError::new(
+            Code::InvalidJson,
+            "the body starts with a byte order mark; leave it out",
+        ));
     }
-    let text = std::str::from_utf8(bytes)
-        .map_err(|e| ApiError::new(Code::InvalidJson, format!("the body is not UTF-8 at byte {}", e.valid_up_to())))?;
+    let text = std::str::from_utf8(bytes).map_err(|e| {
+        ApiError::new(
+            Code::InvalidJson,
+            format!("the body is not UTF-8 at byte {}", e.valid_up_to()),
+        )
+    })?;
     let start = scan::white(bytes, 0);
     if start == bytes.len() {
-        return Err(ApiError::new(Code::InvalidJson, "the body is empty; a JSON object is needed"));
+        return Err(ApiError::new(
+            Code::InvalidJson,
+            "the body is empty; a JSON object is needed",
+        ));
     }
     let end = scan::value(bytes, start, true).map_err(|f| f.into_error())?;
     let rest = scan::white(bytes, end);
     if rest != bytes.len() {
-        return Err(ApiError::new(Code::InvalidJson, format!("text after the JSON value at byte {rest}")));
+        return Err(ApiError::new(
+            Code::InvalidJson,
+            format!("text after the JSON value at byte {rest}"),
+        ));
     }
     Ok(Raw(text.get(start..end).unwrap_or_default()))
 }
@@ -89,20 +102,30 @@ impl<'a> Raw<'a> {
             return (whole.unsigned_abs() <= 1 << 53).then_some(whole);
         }
         let float = self.0.parse::<f64>().ok()?;
-        #[expect(clippy::cast_possible_truncation, reason = "checked to be whole and within 2^53")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "checked to be whole and within 2^53"
+        )]
         (float.fract() == 0.0 && float.abs() <= LIMIT).then_some(float as i64)
     }
 
     /// The value of a number; `None` = not a number.
     #[must_use]
     pub fn as_number(self) -> Option<f64> {
-        if self.kind() == Kind::Number { self.0.parse().ok() } else { None }
+        if self.kind() == Kind::Number {
+            self.0.parse().ok()
+        } else {
+            None
+        }
     }
 
     /// The elements of an array, in order; `None` = not an array.
     #[must_use]
     pub fn elements(self) -> Option<Elements<'a>> {
-        (self.kind() == Kind::Array).then_some(Elements { text: self.0, at: 1 })
+        (self.kind() == Kind::Array).then_some(Elements {
+            text: self.0,
+            at: 1,
+        })
     }
 }
 

@@ -44,7 +44,10 @@ impl<'a> Object<'a> {
         if !unknown.is_empty() {
             return Err(ApiError::unknown_fields(unknown));
         }
-        Ok(Self { pointer: pointer.to_owned(), members })
+        Ok(Self {
+            pointer: pointer.to_owned(),
+            members,
+        })
     }
 
     /// The JSON pointer of a member.
@@ -56,13 +59,17 @@ impl<'a> Object<'a> {
     /// The value of a member; `null` is the same as absent.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Raw<'a>> {
-        self.get_or_null(name).filter(|raw| raw.kind() != Kind::Null)
+        self.get_or_null(name)
+            .filter(|raw| raw.kind() != Kind::Null)
     }
 
     /// The value of a member, `null` included: for merge patches.
     #[must_use]
     pub fn get_or_null(&self, name: &str) -> Option<Raw<'a>> {
-        self.members.iter().find(|(n, _)| *n == name).map(|(_, raw)| *raw)
+        self.members
+            .iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, raw)| *raw)
     }
 
     /// Whether no member was given.
@@ -76,7 +83,9 @@ impl<'a> Object<'a> {
     /// # Errors
     /// `code` if it is no string, `invalid_json` for a lone surrogate.
     pub fn string(&self, name: &str, code: Code) -> Result<Option<Cow<'a, str>>, ApiError> {
-        let Some(raw) = self.get(name) else { return Ok(None) };
+        let Some(raw) = self.get(name) else {
+            return Ok(None);
+        };
         match raw.as_string()? {
             Some(text) => Ok(Some(text)),
             None => Err(self.wrong(name, code, Kind::String, raw)),
@@ -88,8 +97,12 @@ impl<'a> Object<'a> {
     /// # Errors
     /// `invalid_field` for anything else.
     pub fn boolean(&self, name: &str) -> Result<Option<bool>, ApiError> {
-        let Some(raw) = self.get(name) else { return Ok(None) };
-        raw.as_bool().map(Some).ok_or_else(|| self.wrong(name, Code::InvalidField, Kind::Bool, raw))
+        let Some(raw) = self.get(name) else {
+            return Ok(None);
+        };
+        raw.as_bool()
+            .map(Some)
+            .ok_or_else(|| self.wrong(name, Code::InvalidField, Kind::Bool, raw))
     }
 
     /// A whole number within `range`.
@@ -102,13 +115,19 @@ impl<'a> Object<'a> {
         range: std::ops::RangeInclusive<i64>,
         code: Code,
     ) -> Result<Option<i64>, ApiError> {
-        let Some(raw) = self.get(name) else { return Ok(None) };
+        let Some(raw) = self.get(name) else {
+            return Ok(None);
+        };
         match raw.as_integer() {
             Some(n) if range.contains(&n) => Ok(Some(n)),
             _ => Err(ApiError::field(
                 code,
                 self.pointer(name),
-                format!("{name} must be a whole number between {} and {}", range.start(), range.end()),
+                format!(
+                    "{name} must be a whole number between {} and {}",
+                    range.start(),
+                    range.end()
+                ),
             )
             .with("limit", *range.end())),
         }
@@ -119,14 +138,22 @@ impl<'a> Object<'a> {
     /// # Errors
     /// `code` for anything else.
     pub fn array(&self, name: &str, code: Code) -> Result<Option<super::Elements<'a>>, ApiError> {
-        let Some(raw) = self.get(name) else { return Ok(None) };
-        raw.elements().map(Some).ok_or_else(|| self.wrong(name, code, Kind::Array, raw))
+        let Some(raw) = self.get(name) else {
+            return Ok(None);
+        };
+        raw.elements()
+            .map(Some)
+            .ok_or_else(|| self.wrong(name, code, Kind::Array, raw))
     }
 
     /// The error "must be X, is Y".
     #[must_use]
     pub fn wrong(&self, name: &str, code: Code, wanted: Kind, got: Raw<'_>) -> ApiError {
-        let detail = format!("{name} must be {}, not {}", wanted.name(), got.kind().name());
+        let detail = format!(
+            "{name} must be {}, not {}",
+            wanted.name(),
+            got.kind().name()
+        );
         ApiError::field(code, self.pointer(name), detail)
     }
 }
@@ -141,7 +168,11 @@ impl Map {
     /// # Errors
     /// `invalid_field` if it is no object, `invalid_json` for a repeated name.
     #[expect(clippy::type_complexity, reason = "a list of pairs, or too many")]
-    pub fn open<'a>(raw: Raw<'a>, pointer: &str, max: usize) -> Result<Option<Vec<(Cow<'a, str>, Raw<'a>)>>, ApiError> {
+    pub fn open<'a>(
+        raw: Raw<'a>,
+        pointer: &str,
+        max: usize,
+    ) -> Result<Option<Vec<(Cow<'a, str>, Raw<'a>)>>, ApiError> {
         let mut members: Vec<(Cow<'a, str>, Raw<'a>)> = Vec::new();
         for member in members_of(raw, pointer)? {
             let (name, value) = member?;
@@ -159,12 +190,20 @@ impl Map {
 
 fn repeated(pointer: &str, name: &str) -> ApiError {
     let detail = format!("'{name}' stands twice in one object");
-    ApiError::field(Code::InvalidJson, format!("{pointer}/{}", escape(name)), detail)
+    ApiError::field(
+        Code::InvalidJson,
+        format!("{pointer}/{}", escape(name)),
+        detail,
+    )
 }
 
 /// `~` and `/` of a name, as RFC 6901 wants them.
 fn escape(name: &str) -> String {
-    name.chars().take(128).collect::<String>().replace('~', "~0").replace('/', "~1")
+    name.chars()
+        .take(128)
+        .collect::<String>()
+        .replace('~', "~0")
+        .replace('/', "~1")
 }
 
 /// "did you mean", or the list of names.
@@ -179,7 +218,8 @@ fn nearest(name: &str, known: &[&'static str]) -> String {
 
 /// Levenshtein distance, capped by length.
 pub(crate) fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
+    let (a, b): (Vec<char>, Vec<char>) =
+        (a.chars().take(64).collect(), b.chars().take(64).collect());
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, ca) in a.iter().enumerate() {
         let mut diagonal = row[0];
@@ -200,7 +240,10 @@ struct Members<'a> {
 
 fn members_of<'a>(raw: Raw<'a>, pointer: &str) -> Result<Members<'a>, ApiError> {
     if raw.kind() == Kind::Object {
-        return Ok(Members { text: raw.text(), at: 1 });
+        return Ok(Members {
+            text: raw.text(),
+            at: 1,
+        });
     }
     let detail = format!("an object should stand here, not {}", raw.kind().name());
     Err(ApiError::field(Code::InvalidField, pointer, detail))

@@ -55,7 +55,10 @@ pub(super) struct Fault {
 
 impl Fault {
     pub(super) fn into_error(self) -> ApiError {
-        ApiError::new(Code::InvalidJson, format!("{} at byte {}", self.what, self.at))
+        ApiError::new(
+            Code::InvalidJson,
+            format!("{} at byte {}", self.what, self.at),
+        )
     }
 }
 
@@ -78,7 +81,12 @@ const STACK: usize = JSON_VALUE_DEPTH_MAX + BODY_LEVEL_MAX + 1;
 
 /// The end of the value that starts at `at`. `envelope` applies the depth limits of a request.
 pub(super) fn value(bytes: &[u8], at: usize, envelope: bool) -> Result<usize, Fault> {
-    walk(bytes, at, if envelope { DEPTH_MAX } else { STACK }, envelope)
+    walk(
+        bytes,
+        at,
+        if envelope { DEPTH_MAX } else { STACK },
+        envelope,
+    )
 }
 
 /// As [`value`], for a body that was stored by whomever.
@@ -93,7 +101,9 @@ fn walk(bytes: &[u8], mut at: usize, base_limit: usize, envelope: bool) -> Resul
     let mut body_level = usize::MAX; // the level whose member `json` is being read
     loop {
         at = white(bytes, at);
-        let Some(&first) = bytes.get(at) else { return fault(at, "the text ends where a value should stand") };
+        let Some(&first) = bytes.get(at) else {
+            return fault(at, "the text ends where a value should stand");
+        };
         let opened = match first {
             b'{' | b'[' => {
                 depth += 1;
@@ -178,7 +188,11 @@ fn walk(bytes: &[u8], mut at: usize, base_limit: usize, envelope: bool) -> Resul
 }
 
 fn literal(bytes: &[u8], at: usize, word: &'static [u8]) -> Result<usize, Fault> {
-    if bytes.get(at..at + word.len()) == Some(word) { Ok(at + word.len()) } else { fault(at, "unexpected character") }
+    if bytes.get(at..at + word.len()) == Some(word) {
+        Ok(at + word.len())
+    } else {
+        fault(at, "unexpected character")
+    }
 }
 
 /// The position after the closing quote. Escapes are checked by form; surrogates are not looked at.
@@ -198,7 +212,9 @@ pub(super) fn string(bytes: &[u8], mut at: usize) -> Result<usize, Fault> {
                 }
                 _ => return fault(at, "unknown escape"),
             },
-            Some(0..=0x1F) => return fault(at, "a control character inside a string must be escaped"),
+            Some(0..=0x1F) => {
+                return fault(at, "a control character inside a string must be escaped");
+            }
             Some(_) => at += 1,
             None => return fault(at, "the text ends inside a string"),
         }
@@ -211,12 +227,20 @@ fn number(bytes: &[u8], mut at: usize) -> Result<usize, Fault> {
         while matches!(bytes.get(at), Some(b'0'..=b'9')) {
             at += 1;
         }
-        if at == start { fault(at, "a digit should stand here") } else { Ok(at) }
+        if at == start {
+            fault(at, "a digit should stand here")
+        } else {
+            Ok(at)
+        }
     };
     if bytes.get(at) == Some(&b'-') {
         at += 1;
     }
-    at = if bytes.get(at) == Some(&b'0') { at + 1 } else { digits(at)? };
+    at = if bytes.get(at) == Some(&b'0') {
+        at + 1
+    } else {
+        digits(at)?
+    };
     if bytes.get(at) == Some(&b'.') {
         at = digits(at + 1)?;
     }

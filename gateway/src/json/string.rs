@@ -5,7 +5,9 @@ use std::borrow::Cow;
 
 /// Decodes a checked string, quotes included.
 pub(super) fn decode(quoted: &str) -> Result<Cow<'_, str>, ApiError> {
-    let inner = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
+    let inner = quoted
+        .get(1..quoted.len().saturating_sub(1))
+        .unwrap_or_default();
     if !inner.contains('\\') {
         return Ok(Cow::Borrowed(inner));
     }
@@ -36,7 +38,11 @@ pub(super) fn decode(quoted: &str) -> Result<Cow<'_, str>, ApiError> {
 
 /// The character of `\uXXXX` (or a pair of them) at `at`, and how many bytes it takes.
 fn unicode(text: &str, at: usize) -> Result<(char, usize), ApiError> {
-    let unit = |at: usize| text.get(at + 2..at + 6).and_then(|h| u32::from_str_radix(h, 16).ok()).unwrap_or(0);
+    let unit = |at: usize| {
+        text.get(at + 2..at + 6)
+            .and_then(|h| u32::from_str_radix(h, 16).ok())
+            .unwrap_or(0)
+    };
     let lone = || ApiError::new(Code::InvalidJson, "a string holds half of a surrogate pair");
     let high = unit(at);
     match high {

@@ -22,12 +22,21 @@ pub fn parse_duration(text: &str) -> Option<u64> {
 /// The largest exact unit.
 #[must_use]
 pub fn format_duration(ms: u64) -> String {
-    for (scale, unit) in [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")] {
+    for (scale, unit) in [
+        (86_400_000, "d"),
+        (3_600_000, "h"),
+        (60_000, "m"),
+        (1_000, "s"),
+    ] {
         if ms > 0 && ms.is_multiple_of(scale) {
             return format!("{}{unit}", ms / scale);
         }
     }
-    if ms == 0 { "0s".to_owned() } else { format!("{ms}ms") }
+    if ms == 0 {
+        "0s".to_owned()
+    } else {
+        format!("{ms}ms")
+    }
 }
 
 #[cfg(test)]
@@ -48,8 +57,22 @@ mod tests {
             assert_eq!(parse_duration(text), Some(ms), "{text}");
             assert_eq!(format_duration(ms), back);
         }
-        for text in ["", "5", "s", "-1s", "1.5s", "1 s", "1S", "1sec", "1234567890s", "+1s", " 1s", "1s ", "١s", "1é"]
-        {
+        for text in [
+            "",
+            "5",
+            "s",
+            "-1s",
+            "1.5s",
+            "1 s",
+            "1S",
+            "1sec",
+            "1234567890s",
+            "+1s",
+            " 1s",
+            "1s ",
+            "١s",
+            "1é",
+        ] {
             assert_eq!(parse_duration(text), None, "{text}");
         }
     }

@@ -7,7 +7,10 @@ mod time;
 mod ulid;
 
 pub use duration::{format_duration, parse_duration};
-pub use names::{check_group, check_namespace, check_topic, is_reserved_property, is_system_group, is_system_topic};
+pub use names::{
+    check_group, check_namespace, check_topic, is_reserved_property, is_system_group,
+    is_system_topic,
+};
 pub use query::Query;
 pub(crate) use query::{duration_in, percent_decode, percent_encode};
 pub use time::{format_time, parse_time, write_time};

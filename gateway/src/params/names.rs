@@ -9,7 +9,9 @@ fn well_formed(name: &str, max: usize) -> bool {
     let bytes = name.as_bytes();
     bytes.first().is_some_and(u8::is_ascii_alphanumeric)
         && bytes.len() <= max
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+        && bytes
+            .iter()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
 }
 
 fn shown(name: &str) -> String {
@@ -25,8 +27,10 @@ pub fn check_topic(name: &str) -> Result<(), ApiError> {
     if well_formed(name, TOPIC_MAX) {
         return Ok(());
     }
-    let detail =
-        format!("'{}' is no topic name: 1–90 of A–Z a–z 0–9 _ -, starting with a letter or digit", shown(name));
+    let detail = format!(
+        "'{}' is no topic name: 1–90 of A–Z a–z 0–9 _ -, starting with a letter or digit",
+        shown(name)
+    );
     Err(ApiError::new(Code::InvalidName, detail).with("limit", TOPIC_MAX))
 }
 
@@ -38,8 +42,10 @@ pub fn check_group(name: &str) -> Result<(), ApiError> {
     if well_formed(name, GROUP_MAX) {
         return Ok(());
     }
-    let detail =
-        format!("'{}' is no group name: 1–80 of A–Z a–z 0–9 _ -, starting with a letter or digit", shown(name));
+    let detail = format!(
+        "'{}' is no group name: 1–80 of A–Z a–z 0–9 _ -, starting with a letter or digit",
+        shown(name)
+    );
     Err(ApiError::new(Code::InvalidName, detail).with("limit", GROUP_MAX))
 }
 
@@ -54,14 +60,19 @@ pub fn check_namespace(name: &str) -> Result<(), ApiError> {
     let bytes = name.as_bytes();
     let formed = bytes.first().is_some_and(u8::is_ascii_lowercase)
         && bytes.len() <= 16
-        && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-');
+        && bytes
+            .iter()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-');
     if formed {
         return Err(ApiError::new(
             Code::NamespaceNotFound,
             format!("namespace '{name}' does not exist; there is 'default'"),
         ));
     }
-    let detail = format!("'{}' is no namespace: 1–16 of a–z 0–9 -, starting with a letter", shown(name));
+    let detail = format!(
+        "'{}' is no namespace: 1–16 of a–z 0–9 -, starting with a letter",
+        shown(name)
+    );
     Err(ApiError::new(Code::InvalidName, detail))
 }
 
@@ -79,7 +90,9 @@ pub fn is_system_topic(name: &str) -> bool {
         "DefaultCluster",
     ];
     NAMES.contains(&name)
-        || ["RMQ_SYS_", "rmq_sys_", "SYS_"].iter().any(|p| name.starts_with(p))
+        || ["RMQ_SYS_", "rmq_sys_", "SYS_"]
+            .iter()
+            .any(|p| name.starts_with(p))
         || name.contains('%')
         || name.ends_with("_REPLY_TOPIC")
 }
@@ -103,7 +116,9 @@ pub fn is_system_group(name: &str) -> bool {
         "SCHEDULE_CONSUMER",
     ];
     NAMES.contains(&name)
-        || ["CID_RMQ_SYS_", "RMQ_SYS_", "rmq_sys_", "SYS_"].iter().any(|p| name.starts_with(p))
+        || ["CID_RMQ_SYS_", "RMQ_SYS_", "rmq_sys_", "SYS_"]
+            .iter()
+            .any(|p| name.starts_with(p))
         || name.contains('%')
 }
 
@@ -170,9 +185,15 @@ pub fn is_reserved_property(name: &str) -> bool {
         "TIMER_DEL_UNIQKEY",
     ];
     NAMES.contains(&name)
-        || ["__", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES", "TIMER_OUT_MS"]
-            .iter()
-            .any(|p| name.starts_with(p))
+        || [
+            "__",
+            "TIMER_ENQUEUE_MS",
+            "TIMER_DEQUEUE_MS",
+            "TIMER_ROLL_TIMES",
+            "TIMER_OUT_MS",
+        ]
+        .iter()
+        .any(|p| name.starts_with(p))
 }
 
 #[cfg(test)]
@@ -182,14 +203,30 @@ mod tests {
     #[test]
     fn odd_names_are_refused() {
         let long = "a".repeat(91);
-        for name in ["", "a\0b", "a\n", "a/b", "..", "中文", "%RETRY%x", "-a", "_a", "a b", "a%2Fb", &long] {
-            assert_eq!(check_topic(name).unwrap_err().code(), Code::InvalidName, "{name:?}");
-            assert_eq!(check_group(name).unwrap_err().code(), Code::InvalidName, "{name:?}");
+        for name in [
+            "", "a\0b", "a\n", "a/b", "..", "中文", "%RETRY%x", "-a", "_a", "a b", "a%2Fb", &long,
+        ] {
+            assert_eq!(
+                check_topic(name).unwrap_err().code(),
+                Code::InvalidName,
+                "{name:?}"
+            );
+            assert_eq!(
+                check_group(name).unwrap_err().code(),
+                Code::InvalidName,
+                "{name:?}"
+            );
         }
         assert!(check_topic(&"a".repeat(90)).is_ok());
         assert!(check_group(&"a".repeat(80)).is_ok());
         assert!(check_group(&"a".repeat(81)).is_err());
-        assert_eq!(check_namespace("other").unwrap_err().code(), Code::NamespaceNotFound);
-        assert_eq!(check_namespace("Other").unwrap_err().code(), Code::InvalidName);
+        assert_eq!(
+            check_namespace("other").unwrap_err().code(),
+            Code::NamespaceNotFound
+        );
+        assert_eq!(
+            check_namespace("Other").unwrap_err().code(),
+            Code::InvalidName
+        );
     }
 }

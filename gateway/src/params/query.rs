@@ -18,7 +18,11 @@ impl Query {
     pub fn parse(text: Option<&str>, known: &[&'static str]) -> Result<Self, ApiError> {
         let mut pairs: Vec<(&'static str, String)> = Vec::new();
         let mut unknown = Vec::new();
-        for part in text.unwrap_or_default().split('&').filter(|p| !p.is_empty()) {
+        for part in text
+            .unwrap_or_default()
+            .split('&')
+            .filter(|p| !p.is_empty())
+        {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let bad = |name: &str| {
                 ApiError::field(
@@ -54,13 +58,20 @@ impl Query {
             }
             pairs.push((name, decode(value).ok_or_else(|| bad(name))?.into_owned()));
         }
-        if unknown.is_empty() { Ok(Self { pairs }) } else { Err(ApiError::unknown_fields(unknown)) }
+        if unknown.is_empty() {
+            Ok(Self { pairs })
+        } else {
+            Err(ApiError::unknown_fields(unknown))
+        }
     }
 
     /// The value of a parameter.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| v.as_str())
+        self.pairs
+            .iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, v)| v.as_str())
     }
 
     /// A whole number in `range`, or `default`.
@@ -74,12 +85,19 @@ impl Query {
         default: u64,
         code: Code,
     ) -> Result<u64, ApiError> {
-        let Some(text) = self.get(name) else { return Ok(default) };
-        let digits = !text.is_empty() && text.len() <= 16 && text.bytes().all(|b| b.is_ascii_digit());
+        let Some(text) = self.get(name) else {
+            return Ok(default);
+        };
+        let digits =
+            !text.is_empty() && text.len() <= 16 && text.bytes().all(|b| b.is_ascii_digit());
         match text.parse::<u64>() {
             Ok(n) if digits && range.contains(&n) => Ok(n),
             _ => {
-                let detail = format!("{name} must be a whole number between {} and {}", range.start(), range.end());
+                let detail = format!(
+                    "{name} must be a whole number between {} and {}",
+                    range.start(),
+                    range.end()
+                );
                 Err(ApiError::field(code, format!("?{name}"), detail).with("limit", *range.end()))
             }
         }
@@ -93,9 +111,11 @@ impl Query {
         match self.get(name) {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(_) => {
-                Err(ApiError::field(Code::InvalidField, format!("?{name}"), format!("{name} must be true or false")))
-            }
+            Some(_) => Err(ApiError::field(
+                Code::InvalidField,
+                format!("?{name}"),
+                format!("{name} must be true or false"),
+            )),
         }
     }
 
@@ -109,7 +129,9 @@ impl Query {
         range: std::ops::RangeInclusive<u64>,
         code: Code,
     ) -> Result<Option<u64>, ApiError> {
-        let Some(text) = self.get(name) else { return Ok(None) };
+        let Some(text) = self.get(name) else {
+            return Ok(None);
+        };
         duration_in(text, name, &format!("?{name}"), range, code).map(Some)
     }
 }
@@ -132,8 +154,16 @@ pub(crate) fn duration_in(
     if range.contains(&ms) {
         return Ok(ms);
     }
-    let (low, high) = (super::format_duration(*range.start()), super::format_duration(*range.end()));
-    Err(ApiError::field(code, pointer, format!("{name} must be between {low} and {high}")).with("limit", high))
+    let (low, high) = (
+        super::format_duration(*range.start()),
+        super::format_duration(*range.end()),
+    );
+    Err(ApiError::field(
+        code,
+        pointer,
+        format!("{name} must be between {low} and {high}"),
+    )
+    .with("limit", high))
 }
 
 /// Percent-decoding with `+` as space; `None` for bad escapes or bad UTF-8.
@@ -150,7 +180,11 @@ pub(crate) fn percent_decode(bytes: &[u8]) -> Option<String> {
     let mut at = 0;
     while let Some(&b) = bytes.get(at) {
         if b == b'%' {
-            let digit = |b: &u8| char::from(*b).to_digit(16).and_then(|d| u8::try_from(d).ok());
+            let digit = |b: &u8| {
+                char::from(*b)
+                    .to_digit(16)
+                    .and_then(|d| u8::try_from(d).ok())
+            };
             out.push(digit(bytes.get(at + 1)?)? * 16 + digit(bytes.get(at + 2)?)?);
             at += 3;
         } else {
@@ -187,7 +221,10 @@ mod tests {
         assert_eq!(code("max=%zz").unwrap_err(), Code::InvalidField);
         assert_eq!(code("max=%ff").unwrap_err(), Code::InvalidField);
         let query = code("&max=%31+&wait").unwrap();
-        assert_eq!((query.get("max"), query.get("wait")), (Some("1 "), Some("")));
+        assert_eq!(
+            (query.get("max"), query.get("wait")),
+            (Some("1 "), Some(""))
+        );
         assert!(query.integer("max", 1..=2, 1, Code::InvalidMax).is_err());
     }
 

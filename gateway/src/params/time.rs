@@ -6,7 +6,9 @@ pub fn parse_time(text: &str) -> Option<i64> {
     let b = text.as_bytes();
     let number = |from: usize, to: usize| -> Option<i64> {
         let part = b.get(from..to)?;
-        part.iter().all(u8::is_ascii_digit).then(|| part.iter().fold(0, |n, d| n * 10 + i64::from(d - b'0')))
+        part.iter()
+            .all(u8::is_ascii_digit)
+            .then(|| part.iter().fold(0, |n, d| n * 10 + i64::from(d - b'0')))
     };
     let is = |at: usize, any: &[u8]| b.get(at).is_some_and(|c| any.contains(c));
     if !(is(4, b"-") && is(7, b"-") && is(10, b"Tt ") && is(13, b":") && is(16, b":")) {
@@ -26,7 +28,11 @@ pub fn parse_time(text: &str) -> Option<i64> {
             return None;
         }
         for i in 0..3 {
-            let digit = if start + i < at { i64::from(b[start + i] - b'0') } else { 0 };
+            let digit = if start + i < at {
+                i64::from(b[start + i] - b'0')
+            } else {
+                0
+            };
             ms = ms * 10 + digit;
         }
     }
@@ -37,7 +43,11 @@ pub fn parse_time(text: &str) -> Option<i64> {
         if h > 23 || m > 59 {
             return None;
         }
-        if is(at, b"-") { -(h * 60 + m) } else { h * 60 + m }
+        if is(at, b"-") {
+            -(h * 60 + m)
+        } else {
+            h * 60 + m
+        }
     } else {
         return None;
     };
@@ -52,7 +62,10 @@ pub fn parse_time(text: &str) -> Option<i64> {
     if year < 1 || !(1..=month_days).contains(&day) || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
-    let seconds = days_from_civil(year, month, day) * 86_400 + hour * 3_600 + (minute - offset_minutes) * 60 + second;
+    let seconds = days_from_civil(year, month, day) * 86_400
+        + hour * 3_600
+        + (minute - offset_minutes) * 60
+        + second;
     Some(seconds * 1_000 + ms)
 }
 
@@ -69,14 +82,22 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
 /// Appends `2026-11-29T16:30:21.123Z`, without quotes.
 pub fn write_time(out: &mut Vec<u8>, epoch_ms: i64) {
     let clamped = epoch_ms.clamp(-62_135_596_800_000, 253_402_300_799_999);
-    let (days, ms) = (clamped.div_euclid(86_400_000), clamped.rem_euclid(86_400_000));
+    let (days, ms) = (
+        clamped.div_euclid(86_400_000),
+        clamped.rem_euclid(86_400_000),
+    );
     let z = days + 719_468;
     let (era, day_of_era) = (z.div_euclid(146_097), z.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     let mut digits = |mut n: i64, width: usize, end: u8| {
         let mut text = [b'0'; 4];

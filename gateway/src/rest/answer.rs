@@ -13,7 +13,10 @@ pub(super) fn json(status: StatusCode, mut body: Vec<u8>) -> Response {
     body.push(b'\n');
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
     response
 }
 
@@ -49,7 +52,11 @@ pub(super) fn conditions(call: &Call) -> Result<Precondition, ApiError> {
     if let Some(value) = call.headers().get(header::IF_NONE_MATCH) {
         if value.as_bytes().trim_ascii() != b"*" {
             let detail = "If-None-Match of a write can only be *";
-            return Err(ApiError::field(Code::InvalidField, "header:If-None-Match", detail));
+            return Err(ApiError::field(
+                Code::InvalidField,
+                "header:If-None-Match",
+                detail,
+            ));
         }
         condition.absent = true;
     }
@@ -61,7 +68,11 @@ pub(super) fn conditions(call: &Call) -> Result<Precondition, ApiError> {
         let version = text.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
         let Some(version) = version.filter(|t| !t.contains('"')) else {
             let detail = "If-Match must be one strong entity tag as given in ETag, quotes included";
-            return Err(ApiError::field(Code::InvalidField, "header:If-Match", detail));
+            return Err(ApiError::field(
+                Code::InvalidField,
+                "header:If-Match",
+                detail,
+            ));
         };
         // A tag this gateway never gave matches nothing.
         condition.version = Some(version.parse().unwrap_or(u64::MAX));

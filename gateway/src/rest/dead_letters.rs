@@ -19,7 +19,18 @@ use std::time::Duration;
 /// Characters of `preview`.
 const PREVIEW_MAX: usize = 256;
 /// Filters of the full list.
-const FILTERS: [&str; 10] = ["from", "to", "topic", "tag", "key", "code", "cause", "reasonLike", "attemptsMin", "bodyContains"];
+const FILTERS: [&str; 10] = [
+    "from",
+    "to",
+    "topic",
+    "tag",
+    "key",
+    "code",
+    "cause",
+    "reasonLike",
+    "attemptsMin",
+    "bodyContains",
+];
 
 pub(super) fn router() -> Router<AppState> {
     Router::new()
@@ -34,7 +45,10 @@ async fn summary(State(state): State<AppState>, call: Call) -> Result<Response, 
     let deadline = call.deadline(Duration::ZERO);
     state.upstream.get_group(group, deadline).await?;
     let open = Totals::of(&state.upstream.lag(group, deadline).await?).dlq_open();
-    let first = state.upstream.dead_letters(group, None, 1, deadline).await?;
+    let first = state
+        .upstream
+        .dead_letters(group, None, 1, deadline)
+        .await?;
     let mut out = Vec::new();
     let mut object = Members::open(&mut out);
     object.number("open", open);
@@ -46,28 +60,54 @@ async fn summary(State(state): State<AppState>, call: Call) -> Result<Response, 
 /// `GET …/groups/{group}/dlq/messages`
 async fn list(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     let group = call.group()?;
-    let known: Vec<&'static str> = FILTERS.iter().chain(&["status", "limit", "pageToken"]).copied().collect();
+    let known: Vec<&'static str> = FILTERS
+        .iter()
+        .chain(&["status", "limit", "pageToken"])
+        .copied()
+        .collect();
     let query = call.query(&known)?;
     if let Some(name) = FILTERS.iter().find(|n| query.get(n).is_some()) {
-        let detail = format!("the filter {name} is part of the API but not built yet; leave it out");
-        return Err(ApiError::field(Code::NotImplemented, format!("?{name}"), detail));
+        let detail =
+            format!("the filter {name} is part of the API but not built yet; leave it out");
+        return Err(ApiError::field(
+            Code::NotImplemented,
+            format!("?{name}"),
+            detail,
+        ));
     }
     match query.get("status") {
         None | Some("open") => {}
         Some("redriven" | "deleted") => {
-            return Err(ApiError::field(Code::NotImplemented, "?status", "only open dead letters can be listed so far"));
+            return Err(ApiError::field(
+                Code::NotImplemented,
+                "?status",
+                "only open dead letters can be listed so far",
+            ));
         }
-        Some(_) => return Err(ApiError::field(Code::InvalidField, "?status", "status is open, redriven or deleted")),
+        Some(_) => {
+            return Err(ApiError::field(
+                Code::InvalidField,
+                "?status",
+                "status is open, redriven or deleted",
+            ));
+        }
     }
     let limit = limit(&query)?;
     let key = format!("dlq/{group}");
     let from = match query.get("pageToken") {
-        Some(token) => Some(position(&state.pages.decode(&key, token, state.now_ms())?)?),
+        Some(token) => Some(position(&state.pages.decode(
+            &key,
+            token,
+            state.now_ms(),
+        )?)?),
         None => None,
     };
     let deadline = call.deadline(Duration::ZERO);
     state.upstream.get_group(group, deadline).await?;
-    let page = state.upstream.dead_letters(group, from, limit, deadline).await?;
+    let page = state
+        .upstream
+        .dead_letters(group, from, limit, deadline)
+        .await?;
     let mut out = Vec::with_capacity(256 + page.items.len() * 700);
     out.extend_from_slice(b"{\"items\":[");
     for (i, letter) in page.items.iter().enumerate() {
@@ -76,16 +116,32 @@ async fn list(State(state): State<AppState>, call: Call) -> Result<Response, Api
         }
         show(&mut out, letter);
     }
-    let next = page.next.map(|(broker, queue, offset)| state.pages.encode(&key, &format!("{queue} {offset} {broker}"), state.now_ms()));
+    let next = page.next.map(|(broker, queue, offset)| {
+        state
+            .pages
+            .encode(&key, &format!("{queue} {offset} {broker}"), state.now_ms())
+    });
     finish_list(&mut out, next);
     Ok(answer::json(StatusCode::OK, out))
 }
 
 fn position(text: &str) -> Result<(String, i32, i64), ApiError> {
-    let invalid = || ApiError::field(Code::PageTokenInvalid, "?pageToken", "this pageToken cannot be read");
+    let invalid = || {
+        ApiError::field(
+            Code::PageTokenInvalid,
+            "?pageToken",
+            "this pageToken cannot be read",
+        )
+    };
     let mut parts = text.splitn(3, ' ');
-    let queue = parts.next().and_then(|p| p.parse().ok()).ok_or_else(invalid)?;
-    let offset = parts.next().and_then(|p| p.parse().ok()).ok_or_else(invalid)?;
+    let queue = parts
+        .next()
+        .and_then(|p| p.parse().ok())
+        .ok_or_else(invalid)?;
+    let offset = parts
+        .next()
+        .and_then(|p| p.parse().ok())
+        .ok_or_else(invalid)?;
     Ok((parts.next().ok_or_else(invalid)?.to_owned(), queue, offset))
 }
 
@@ -109,7 +165,10 @@ fn show(out: &mut Vec<u8>, letter: &DeadLetter) {
     object.text("contentType", &letter.content_type);
     object.number("size", i64::try_from(letter.body.len()).unwrap_or(i64::MAX));
     match std::str::from_utf8(&letter.body) {
-        Ok(text) => object.text("preview", &text.chars().take(PREVIEW_MAX).collect::<String>()),
+        Ok(text) => object.text(
+            "preview",
+            &text.chars().take(PREVIEW_MAX).collect::<String>(),
+        ),
         Err(_) => object.raw("preview", b"null"),
     }
     object.text("status", "open");

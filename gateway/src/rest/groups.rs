@@ -28,14 +28,31 @@ const RETENTION_MS: std::ops::RangeInclusive<u64> = 0..=365 * 86_400_000;
 
 /// Fields of a group document; the last six are read-only.
 const FIELDS: [&str; 16] = [
-    "ordered", "invisibleFor", "maxInFlight", "initialPosition", "retry", "deadLetter", "onExhausted", "paused",
-    "description", "labels", "name", "etag", "subscriptions", "stats", "blockedKeys", "pending",
+    "ordered",
+    "invisibleFor",
+    "maxInFlight",
+    "initialPosition",
+    "retry",
+    "deadLetter",
+    "onExhausted",
+    "paused",
+    "description",
+    "labels",
+    "name",
+    "etag",
+    "subscriptions",
+    "stats",
+    "blockedKeys",
+    "pending",
 ];
 
 pub(super) fn router() -> Router<AppState> {
     Router::new()
         .route("/v1/ns/{ns}/groups", get(list))
-        .route("/v1/ns/{ns}/groups/{group}", get(read).put(put).patch(patch).delete(delete))
+        .route(
+            "/v1/ns/{ns}/groups/{group}",
+            get(read).put(put).patch(patch).delete(delete),
+        )
         .route("/v1/ns/{ns}/groups/{group}/lag", get(lag))
         .route("/v1/ns/{ns}/groups/{group}/pause", post(pause))
         .route("/v1/ns/{ns}/groups/{group}/resume", post(resume))
@@ -45,7 +62,10 @@ pub(super) fn router() -> Router<AppState> {
 pub(super) fn writable(call: &Call) -> Result<&str, ApiError> {
     let group = call.group()?;
     if is_system_group(group) {
-        return Err(ApiError::new(Code::SystemResource, format!("'{group}' belongs to the broker itself")));
+        return Err(ApiError::new(
+            Code::SystemResource,
+            format!("'{group}' belongs to the broker itself"),
+        ));
     }
     Ok(group)
 }
@@ -62,7 +82,9 @@ async fn list(State(state): State<AppState>, call: Call) -> Result<Response, Api
         None => None,
     };
     let groups = state.upstream.groups(call.deadline(Duration::ZERO)).await?;
-    let wanted = groups.iter().filter(|g| g.starts_with(prefix) && after.as_ref().is_none_or(|a| *g > a));
+    let wanted = groups
+        .iter()
+        .filter(|g| g.starts_with(prefix) && after.as_ref().is_none_or(|a| *g > a));
     let page: Vec<&String> = wanted.take(limit + 1).collect();
     let mut out = Vec::with_capacity(1_024);
     out.extend_from_slice(b"{\"items\":[");
@@ -75,8 +97,15 @@ async fn list(State(state): State<AppState>, call: Call) -> Result<Response, Api
         object.close();
     }
     let more = page.len() > limit;
-    let last = page.iter().take(limit).next_back().map_or("", |n| n.as_str());
-    finish_list(&mut out, more.then(|| state.pages.encode(&key, last, state.now_ms())));
+    let last = page
+        .iter()
+        .take(limit)
+        .next_back()
+        .map_or("", |n| n.as_str());
+    finish_list(
+        &mut out,
+        more.then(|| state.pages.encode(&key, last, state.now_ms())),
+    );
     Ok(answer::json(StatusCode::OK, out))
 }
 
@@ -87,7 +116,13 @@ async fn read(State(state): State<AppState>, call: Call) -> Result<Response, Api
     let deadline = call.deadline(Duration::ZERO);
     let (detail, _) = state.upstream.get_group(group, deadline).await?;
     let lag = state.upstream.lag(group, deadline).await.ok();
-    Ok(document(StatusCode::OK, &detail, lag.as_deref(), &[], state.now_ms()))
+    Ok(document(
+        StatusCode::OK,
+        &detail,
+        lag.as_deref(),
+        &[],
+        state.now_ms(),
+    ))
 }
 
 /// `PUT …/groups/{group}`
@@ -97,10 +132,21 @@ async fn put(State(state): State<AppState>, call: Call) -> Result<Response, ApiE
 
 /// `PATCH …/groups/{group}`
 async fn patch(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
-    write(&state, &call, true, &["application/merge-patch+json", "application/json"]).await
+    write(
+        &state,
+        &call,
+        true,
+        &["application/merge-patch+json", "application/json"],
+    )
+    .await
 }
 
-async fn write(state: &AppState, call: &Call, merge: bool, types: &[&str]) -> Result<Response, ApiError> {
+async fn write(
+    state: &AppState,
+    call: &Call,
+    merge: bool,
+    types: &[&str],
+) -> Result<Response, ApiError> {
     let group = writable(call)?;
     call.no_query()?;
     let condition = conditions(call)?;
@@ -108,7 +154,10 @@ async fn write(state: &AppState, call: &Call, merge: bool, types: &[&str]) -> Re
     // Read once for its faults, so that a bad body is refused before anything is asked.
     spec_of(raw, group, &default_group(), false)?;
     let change = |current: Option<&GroupDetail>| match current {
-        None if merge => Err(ApiError::new(Code::GroupNotFound, format!("group '{group}' does not exist; create it with PUT"))),
+        None if merge => Err(ApiError::new(
+            Code::GroupNotFound,
+            format!("group '{group}' does not exist; create it with PUT"),
+        )),
         None => spec_of(raw, group, &default_group(), false),
         Some(detail) if merge => spec_of(raw, group, &detail.spec, true),
         Some(_) => spec_of(raw, group, &default_group(), false),
@@ -116,12 +165,25 @@ async fn write(state: &AppState, call: &Call, merge: bool, types: &[&str]) -> Re
     put_and_answer(state, call, group, condition, change).await
 }
 
-async fn put_and_answer<F>(state: &AppState, call: &Call, group: &str, condition: Precondition, change: F) -> Result<Response, ApiError>
+async fn put_and_answer<F>(
+    state: &AppState,
+    call: &Call,
+    group: &str,
+    condition: Precondition,
+    change: F,
+) -> Result<Response, ApiError>
 where
     F: Fn(Option<&GroupDetail>) -> Result<GroupSpec, ApiError>,
 {
-    let (detail, new, pending) = state.upstream.put_group(group, condition, change, call.deadline(Duration::ZERO)).await?;
-    let status = if new { StatusCode::CREATED } else { StatusCode::OK };
+    let (detail, new, pending) = state
+        .upstream
+        .put_group(group, condition, change, call.deadline(Duration::ZERO))
+        .await?;
+    let status = if new {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
     Ok(document(status, &detail, None, &pending, state.now_ms()))
 }
 
@@ -139,8 +201,18 @@ async fn set_paused(state: &AppState, call: &Call, paused: bool) -> Result<Respo
     let group = writable(call)?;
     call.no_query()?;
     call.no_body()?;
-    let missing = || ApiError::new(Code::GroupNotFound, format!("group '{group}' does not exist"));
-    let change = |current: Option<&GroupDetail>| Ok(GroupSpec { paused, ..current.ok_or_else(missing)?.spec.clone() });
+    let missing = || {
+        ApiError::new(
+            Code::GroupNotFound,
+            format!("group '{group}' does not exist"),
+        )
+    };
+    let change = |current: Option<&GroupDetail>| {
+        Ok(GroupSpec {
+            paused,
+            ..current.ok_or_else(missing)?.spec.clone()
+        })
+    };
     put_and_answer(state, call, group, Precondition::default(), change).await
 }
 
@@ -151,7 +223,11 @@ async fn delete(State(state): State<AppState>, call: Call) -> Result<Response, A
     let condition = conditions(&call)?;
     let deadline = call.deadline(Duration::ZERO);
     let (detail, _) = state.upstream.get_group(group, deadline).await?;
-    condition.check(Some(detail.version), Code::GroupExists, &format!("group '{group}'"))?;
+    condition.check(
+        Some(detail.version),
+        Code::GroupExists,
+        &format!("group '{group}'"),
+    )?;
     if !force {
         let totals = Totals::of(&state.upstream.lag(group, deadline).await?);
         if totals.dlq_open > 0 || totals.retrying > 0 {
@@ -159,15 +235,22 @@ async fn delete(State(state): State<AppState>, call: Call) -> Result<Response, A
                 "group '{group}' has {} open dead letters and {} messages that wait for a retry; deal with them, or delete with ?force=true",
                 totals.dlq_open, totals.retrying
             );
-            let counts = serde_json::json!({"dlqOpen": totals.dlq_open, "retrying": totals.retrying});
+            let counts =
+                serde_json::json!({"dlqOpen": totals.dlq_open, "retrying": totals.retrying});
             return Err(ApiError::new(Code::GroupNotDrained, detail).with("counts", counts));
         }
         if totals.in_flight > 0 {
-            let detail = format!("group '{group}' holds {} messages; wait, or delete with ?force=true", totals.in_flight);
-            return Err(ApiError::new(Code::GroupActive, detail).with("counts", serde_json::json!({"inFlight": totals.in_flight})));
+            let detail = format!(
+                "group '{group}' holds {} messages; wait, or delete with ?force=true",
+                totals.in_flight
+            );
+            return Err(ApiError::new(Code::GroupActive, detail)
+                .with("counts", serde_json::json!({"inFlight": totals.in_flight})));
         }
     }
-    Ok(deleted(&state.upstream.delete_group(group, deadline).await?))
+    Ok(deleted(
+        &state.upstream.delete_group(group, deadline).await?,
+    ))
 }
 
 /// `GET …/groups/{group}/lag`
@@ -206,8 +289,18 @@ async fn lag(State(state): State<AppState>, call: Call) -> Result<Response, ApiE
 
 fn queue_lag(out: &mut Vec<u8>, broker: &str, queue: &QueueLag, detail: &GroupDetail) {
     // A retry topic is shown under the topic it belongs to.
-    let topic = if queue.retry { queue.topic.rsplit_once('+').map_or(queue.topic.as_str(), |(_, t)| t) } else { &queue.topic };
-    let filtered = detail.subscriptions.iter().any(|s| s.topic == topic && s.kind != "all");
+    let topic = if queue.retry {
+        queue
+            .topic
+            .rsplit_once('+')
+            .map_or(queue.topic.as_str(), |(_, t)| t)
+    } else {
+        &queue.topic
+    };
+    let filtered = detail
+        .subscriptions
+        .iter()
+        .any(|s| s.topic == topic && s.kind != "all");
     let ready = (queue.max_offset - queue.next_deliver.max(queue.min_offset)).max(0);
     let mut object = Members::open(out);
     object.text("topic", topic);
@@ -218,8 +311,14 @@ fn queue_lag(out: &mut Vec<u8>, broker: &str, queue: &QueueLag, detail: &GroupDe
     object.number("nextDeliver", queue.next_deliver);
     object.number("maxOffset", queue.max_offset);
     object.number("ready", ready);
-    object.number("inFlight", i64::try_from(queue.in_flight).unwrap_or(i64::MAX));
-    object.number("retrying", i64::try_from(queue.waiting).unwrap_or(i64::MAX) + if queue.retry { ready } else { 0 });
+    object.number(
+        "inFlight",
+        i64::try_from(queue.in_flight).unwrap_or(i64::MAX),
+    );
+    object.number(
+        "retrying",
+        i64::try_from(queue.waiting).unwrap_or(i64::MAX) + if queue.retry { ready } else { 0 },
+    );
     object.boolean("exact", !filtered);
     object.close();
 }
@@ -240,7 +339,11 @@ impl Totals {
         let mut totals = Self::default();
         for (_, lag) in brokers {
             totals.dlq_open += whole(lag.dlq_open);
-            totals.oldest_ready_at_ms = totals.oldest_ready_at_ms.into_iter().chain(lag.oldest_ready_at_ms).min();
+            totals.oldest_ready_at_ms = totals
+                .oldest_ready_at_ms
+                .into_iter()
+                .chain(lag.oldest_ready_at_ms)
+                .min();
             for queue in &lag.queues {
                 let ready = (queue.max_offset - queue.next_deliver.max(queue.min_offset)).max(0);
                 totals.in_flight += whole(queue.in_flight);
@@ -263,20 +366,39 @@ impl Totals {
 }
 
 /// The specification a body makes of `base`. With `merge`, absent fields keep what `base` says and null resets.
-fn spec_of(raw: Raw<'_>, group: &str, base: &GroupSpec, merge: bool) -> Result<GroupSpec, ApiError> {
+fn spec_of(
+    raw: Raw<'_>,
+    group: &str,
+    base: &GroupSpec,
+    merge: bool,
+) -> Result<GroupSpec, ApiError> {
     let object = Object::open(raw, "", &FIELDS)?;
     let fresh = default_group();
     let mut spec = base.clone();
-    let reset = |name: &str| merge && object.get_or_null(name).is_some() && object.get(name).is_none();
-    if object.string("name", Code::InvalidField)?.is_some_and(|n| n != group) {
-        return Err(ApiError::field(Code::InvalidField, "/name", "the name stands in the path and cannot be changed"));
+    let reset =
+        |name: &str| merge && object.get_or_null(name).is_some() && object.get(name).is_none();
+    if object
+        .string("name", Code::InvalidField)?
+        .is_some_and(|n| n != group)
+    {
+        return Err(ApiError::field(
+            Code::InvalidField,
+            "/name",
+            "the name stands in the path and cannot be changed",
+        ));
     }
     if object.boolean("ordered")?.unwrap_or(false) {
         let detail = "ordered groups are part of the API but not built yet; leave ordered out";
         return Err(ApiError::field(Code::NotImplemented, "/ordered", detail));
     }
     if let Some(text) = object.string("invisibleFor", Code::InvalidDuration)? {
-        spec.invisible_ms = duration_in(&text, "invisibleFor", "/invisibleFor", INVISIBLE_MS, Code::InvalidInvisibleFor)?;
+        spec.invisible_ms = duration_in(
+            &text,
+            "invisibleFor",
+            "/invisibleFor",
+            INVISIBLE_MS,
+            Code::InvalidInvisibleFor,
+        )?;
     } else if reset("invisibleFor") {
         spec.invisible_ms = fresh.invisible_ms;
     }
@@ -298,24 +420,48 @@ fn spec_of(raw: Raw<'_>, group: &str, base: &GroupSpec, merge: bool) -> Result<G
     if let Some(raw) = object.get("deadLetter") {
         dead_letter(raw, &mut spec)?;
     } else if reset("deadLetter") {
-        (spec.dead_letter_enabled, spec.dead_letter_retention_ms) = (fresh.dead_letter_enabled, fresh.dead_letter_retention_ms);
+        (spec.dead_letter_enabled, spec.dead_letter_retention_ms) =
+            (fresh.dead_letter_enabled, fresh.dead_letter_retention_ms);
     }
     match object.string("onExhausted", Code::InvalidField)?.as_deref() {
         None | Some("dlq") => {}
-        Some("block") => return Err(ApiError::field(Code::NotImplemented, "/onExhausted", "block belongs to ordered groups, which are not built yet; use dlq")),
-        Some(_) => return Err(ApiError::field(Code::InvalidField, "/onExhausted", "onExhausted is dlq or block")),
+        Some("block") => {
+            return Err(ApiError::field(
+                Code::NotImplemented,
+                "/onExhausted",
+                "block belongs to ordered groups, which are not built yet; use dlq",
+            ));
+        }
+        Some(_) => {
+            return Err(ApiError::field(
+                Code::InvalidField,
+                "/onExhausted",
+                "onExhausted is dlq or block",
+            ));
+        }
     }
     if let Some(paused) = object.boolean("paused")? {
         spec.paused = paused;
     } else if reset("paused") {
         spec.paused = fresh.paused;
     }
-    if object.string("description", Code::InvalidField)?.is_some_and(|d| !d.is_empty()) {
-        return Err(ApiError::field(Code::NotImplemented, "/description", "description of a group is part of the API but not built yet; leave it out"));
+    if object
+        .string("description", Code::InvalidField)?
+        .is_some_and(|d| !d.is_empty())
+    {
+        return Err(ApiError::field(
+            Code::NotImplemented,
+            "/description",
+            "description of a group is part of the API but not built yet; leave it out",
+        ));
     }
     if let Some(raw) = object.get("labels") {
         Object::open(raw, "/labels", &[]).map_err(|_| {
-            ApiError::field(Code::NotImplemented, "/labels", "labels of a group are part of the API but not built yet; leave them out")
+            ApiError::field(
+                Code::NotImplemented,
+                "/labels",
+                "labels of a group are part of the API but not built yet; leave them out",
+            )
         })?;
     }
     Ok(spec)
@@ -327,14 +473,19 @@ pub(super) fn position(text: &str, pointer: &str) -> Result<String, ApiError> {
         return Ok(text.to_owned());
     }
     let at = parse_time(text).filter(|ms| *ms >= 0).ok_or_else(|| {
-        ApiError::field(Code::InvalidTime, pointer, "a position is earliest, latest or a time such as 2026-11-29T16:30:21Z")
+        ApiError::field(
+            Code::InvalidTime,
+            pointer,
+            "a position is earliest, latest or a time such as 2026-11-29T16:30:21Z",
+        )
     })?;
     Ok(at.to_string())
 }
 
 /// The same as it is shown.
 pub(super) fn shown_position(text: &str) -> String {
-    text.parse::<i64>().map_or_else(|_| text.to_owned(), format_time)
+    text.parse::<i64>()
+        .map_or_else(|_| text.to_owned(), format_time)
 }
 
 fn retry(raw: Raw<'_>, spec: &mut GroupSpec, merge: bool) -> Result<(), ApiError> {
@@ -351,27 +502,57 @@ fn retry(raw: Raw<'_>, spec: &mut GroupSpec, merge: bool) -> Result<(), ApiError
 }
 
 fn backoff(raw: Raw<'_>) -> Result<Backoff, ApiError> {
-    let object = Object::open(raw, "/retry/backoff", &["kind", "delays", "initial", "max", "multiplier", "jitter"])?;
+    let object = Object::open(
+        raw,
+        "/retry/backoff",
+        &["kind", "delays", "initial", "max", "multiplier", "jitter"],
+    )?;
     let kind = object.string("kind", Code::InvalidField)?;
-    let foreign = |names: &[&str]| names.iter().find(|n| object.get(n).is_some()).map(|n| {
-        ApiError::field(Code::InvalidField, object.pointer(n), format!("{n} does not belong to this kind of backoff"))
-    });
+    let foreign = |names: &[&str]| {
+        names.iter().find(|n| object.get(n).is_some()).map(|n| {
+            ApiError::field(
+                Code::InvalidField,
+                object.pointer(n),
+                format!("{n} does not belong to this kind of backoff"),
+            )
+        })
+    };
     match kind.as_deref() {
         Some("list") => {
             if let Some(error) = foreign(&["initial", "max", "multiplier", "jitter"]) {
                 return Err(error);
             }
             let mut delays_ms = Vec::new();
-            for (i, raw) in object.array("delays", Code::InvalidField)?.into_iter().flatten().enumerate() {
+            for (i, raw) in object
+                .array("delays", Code::InvalidField)?
+                .into_iter()
+                .flatten()
+                .enumerate()
+            {
                 let at = object.pointer(&format!("delays/{i}"));
                 if i == DELAYS_MAX {
-                    return Err(ApiError::field(Code::InvalidField, at, format!("at most {DELAYS_MAX} delays")).with("limit", DELAYS_MAX));
+                    return Err(ApiError::field(
+                        Code::InvalidField,
+                        at,
+                        format!("at most {DELAYS_MAX} delays"),
+                    )
+                    .with("limit", DELAYS_MAX));
                 }
                 let text = raw.as_string()?.unwrap_or_default();
-                delays_ms.push(duration_in(&text, "a delay", &at, DELAY_MS, Code::InvalidDuration)?);
+                delays_ms.push(duration_in(
+                    &text,
+                    "a delay",
+                    &at,
+                    DELAY_MS,
+                    Code::InvalidDuration,
+                )?);
             }
             if delays_ms.is_empty() {
-                return Err(ApiError::field(Code::InvalidField, object.pointer("delays"), "a list has at least one delay, such as [\"1s\",\"10s\"]"));
+                return Err(ApiError::field(
+                    Code::InvalidField,
+                    object.pointer("delays"),
+                    "a list has at least one delay, such as [\"1s\",\"10s\"]",
+                ));
             }
             Ok(Backoff::List { delays_ms })
         }
@@ -380,23 +561,54 @@ fn backoff(raw: Raw<'_>) -> Result<Backoff, ApiError> {
                 return Err(error);
             }
             let duration = |name: &str| {
-                let text = object.string(name, Code::InvalidDuration)?.unwrap_or_default();
-                duration_in(&text, name, &object.pointer(name), DELAY_MS, Code::InvalidDuration)
+                let text = object
+                    .string(name, Code::InvalidDuration)?
+                    .unwrap_or_default();
+                duration_in(
+                    &text,
+                    name,
+                    &object.pointer(name),
+                    DELAY_MS,
+                    Code::InvalidDuration,
+                )
             };
-            let number = |name: &str, range: std::ops::RangeInclusive<f64>, default: f64| match object.get(name) {
-                None => Ok(default),
-                Some(raw) => raw.as_number().filter(|n| range.contains(n)).ok_or_else(|| {
-                    let detail = format!("{name} is a number between {} and {}", range.start(), range.end());
-                    ApiError::field(Code::InvalidField, object.pointer(name), detail)
-                }),
-            };
+            let number =
+                |name: &str, range: std::ops::RangeInclusive<f64>, default: f64| match object
+                    .get(name)
+                {
+                    None => Ok(default),
+                    Some(raw) => raw
+                        .as_number()
+                        .filter(|n| range.contains(n))
+                        .ok_or_else(|| {
+                            let detail = format!(
+                                "{name} is a number between {} and {}",
+                                range.start(),
+                                range.end()
+                            );
+                            ApiError::field(Code::InvalidField, object.pointer(name), detail)
+                        }),
+                };
             let (initial_ms, max_ms) = (duration("initial")?, duration("max")?);
             if max_ms < initial_ms {
-                return Err(ApiError::field(Code::InvalidField, object.pointer("max"), "max is not less than initial"));
+                return Err(ApiError::field(
+                    Code::InvalidField,
+                    object.pointer("max"),
+                    "max is not less than initial",
+                ));
             }
-            Ok(Backoff::Exponential { initial_ms, max_ms, multiplier: number("multiplier", 1.0..=100.0, 2.0)?, jitter: number("jitter", 0.0..=0.5, 0.0)? })
+            Ok(Backoff::Exponential {
+                initial_ms,
+                max_ms,
+                multiplier: number("multiplier", 1.0..=100.0, 2.0)?,
+                jitter: number("jitter", 0.0..=0.5, 0.0)?,
+            })
         }
-        _ => Err(ApiError::field(Code::InvalidField, object.pointer("kind"), "kind is list or exponential")),
+        _ => Err(ApiError::field(
+            Code::InvalidField,
+            object.pointer("kind"),
+            "kind is list or exponential",
+        )),
     }
 }
 
@@ -406,13 +618,25 @@ fn dead_letter(raw: Raw<'_>, spec: &mut GroupSpec) -> Result<(), ApiError> {
         spec.dead_letter_enabled = enabled;
     }
     if let Some(text) = object.string("retention", Code::InvalidDuration)? {
-        spec.dead_letter_retention_ms = duration_in(&text, "retention", "/deadLetter/retention", RETENTION_MS, Code::InvalidField)?;
+        spec.dead_letter_retention_ms = duration_in(
+            &text,
+            "retention",
+            "/deadLetter/retention",
+            RETENTION_MS,
+            Code::InvalidField,
+        )?;
     }
     Ok(())
 }
 
 /// The whole group.
-fn document(status: StatusCode, detail: &GroupDetail, lag: Option<&[(String, GroupLag)]>, pending: &[String], now_ms: i64) -> Response {
+fn document(
+    status: StatusCode,
+    detail: &GroupDetail,
+    lag: Option<&[(String, GroupLag)]>,
+    pending: &[String],
+    now_ms: i64,
+) -> Response {
     let spec = &detail.spec;
     let mut out = Vec::with_capacity(1_024);
     let mut object = Members::open(&mut out);
@@ -451,7 +675,10 @@ fn document(status: StatusCode, detail: &GroupDetail, lag: Option<&[(String, Gro
         stats.number("retrying", totals.retrying);
         stats.number("dlqOpen", totals.dlq_open);
         match totals.oldest_ready_at_ms {
-            Some(at) => stats.text("oldestReadyAge", &format_duration(u64::try_from(now_ms - at).unwrap_or(0))),
+            Some(at) => stats.text(
+                "oldestReadyAge",
+                &format_duration(u64::try_from(now_ms - at).unwrap_or(0)),
+            ),
             None => stats.raw("oldestReadyAge", b"null"),
         }
         stats.close();
@@ -472,7 +699,12 @@ fn show_backoff(out: &mut Vec<u8>, backoff: &Backoff) {
             let delays: Vec<String> = delays_ms.iter().map(|ms| format_duration(*ms)).collect();
             object.texts("delays", &delays);
         }
-        Backoff::Exponential { initial_ms, max_ms, multiplier, jitter } => {
+        Backoff::Exponential {
+            initial_ms,
+            max_ms,
+            multiplier,
+            jitter,
+        } => {
             object.text("kind", "exponential");
             object.text("initial", &format_duration(*initial_ms));
             object.text("max", &format_duration(*max_ms));
@@ -498,37 +730,92 @@ mod tests {
             "retry":{"maxAttempts":5,"backoff":{"kind":"exponential","initial":"1s","max":"1m","multiplier":2,"jitter":0.1}},
             "deadLetter":{"enabled":true,"retention":"14d"},"onExhausted":"dlq","paused":false,"description":"","labels":{}}"#;
         let spec = spec(example).unwrap();
-        assert_eq!((spec.invisible_ms, spec.max_in_flight, spec.max_attempts), (45_000, 100, 5));
+        assert_eq!(
+            (spec.invisible_ms, spec.max_in_flight, spec.max_attempts),
+            (45_000, 100, 5)
+        );
         assert_eq!(spec.initial_position, "1795969821123");
-        assert_eq!(shown_position(&spec.initial_position), "2026-11-29T16:30:21.123Z");
+        assert_eq!(
+            shown_position(&spec.initial_position),
+            "2026-11-29T16:30:21.123Z"
+        );
     }
 
     #[test]
     fn faults_name_their_field_and_code() {
         for (text, code, pointer) in [
             (r#"{"ordered":true}"#, Code::NotImplemented, "/ordered"),
-            (r#"{"onExhausted":"block"}"#, Code::NotImplemented, "/onExhausted"),
+            (
+                r#"{"onExhausted":"block"}"#,
+                Code::NotImplemented,
+                "/onExhausted",
+            ),
             (r#"{"labels":{"a":"b"}}"#, Code::NotImplemented, "/labels"),
-            (r#"{"invisibleFor":30}"#, Code::InvalidDuration, "/invisibleFor"),
-            (r#"{"invisibleFor":"1ms"}"#, Code::InvalidInvisibleFor, "/invisibleFor"),
-            (r#"{"initialPosition":"yesterday"}"#, Code::InvalidTime, "/initialPosition"),
-            (r#"{"retry":{"maxAttempts":0}}"#, Code::InvalidField, "/retry/maxAttempts"),
-            (r#"{"retry":{"maxAttempt":1}}"#, Code::UnknownField, "/retry/maxAttempt"),
-            (r#"{"retry":{"backoff":{"kind":"list","delays":[]}}}"#, Code::InvalidField, "/retry/backoff/delays"),
-            (r#"{"retry":{"backoff":{"kind":"list","delays":["x"]}}}"#, Code::InvalidDuration, "/retry/backoff/delays/0"),
-            (r#"{"maxInFlight":200001}"#, Code::InvalidField, "/maxInFlight"),
+            (
+                r#"{"invisibleFor":30}"#,
+                Code::InvalidDuration,
+                "/invisibleFor",
+            ),
+            (
+                r#"{"invisibleFor":"1ms"}"#,
+                Code::InvalidInvisibleFor,
+                "/invisibleFor",
+            ),
+            (
+                r#"{"initialPosition":"yesterday"}"#,
+                Code::InvalidTime,
+                "/initialPosition",
+            ),
+            (
+                r#"{"retry":{"maxAttempts":0}}"#,
+                Code::InvalidField,
+                "/retry/maxAttempts",
+            ),
+            (
+                r#"{"retry":{"maxAttempt":1}}"#,
+                Code::UnknownField,
+                "/retry/maxAttempt",
+            ),
+            (
+                r#"{"retry":{"backoff":{"kind":"list","delays":[]}}}"#,
+                Code::InvalidField,
+                "/retry/backoff/delays",
+            ),
+            (
+                r#"{"retry":{"backoff":{"kind":"list","delays":["x"]}}}"#,
+                Code::InvalidDuration,
+                "/retry/backoff/delays/0",
+            ),
+            (
+                r#"{"maxInFlight":200001}"#,
+                Code::InvalidField,
+                "/maxInFlight",
+            ),
         ] {
             let error = spec(text).unwrap_err();
-            assert_eq!((error.code(), error.fault().errors[0].pointer.as_str()), (code, pointer), "{text}");
+            assert_eq!(
+                (error.code(), error.fault().errors[0].pointer.as_str()),
+                (code, pointer),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn a_merge_patch_keeps_what_it_does_not_name_and_null_resets() {
-        let base = GroupSpec { invisible_ms: 1_000, max_attempts: 3, paused: true, ..default_group() };
-        let patch = |text: &str| spec_of(parse(text.as_bytes()).unwrap(), "billing", &base, true).unwrap();
+        let base = GroupSpec {
+            invisible_ms: 1_000,
+            max_attempts: 3,
+            paused: true,
+            ..default_group()
+        };
+        let patch =
+            |text: &str| spec_of(parse(text.as_bytes()).unwrap(), "billing", &base, true).unwrap();
         assert_eq!(patch("{}"), base);
-        assert_eq!(patch(r#"{"invisibleFor":null}"#).invisible_ms, default_group().invisible_ms);
+        assert_eq!(
+            patch(r#"{"invisibleFor":null}"#).invisible_ms,
+            default_group().invisible_ms
+        );
         assert_eq!(patch(r#"{"retry":null}"#).max_attempts, 16);
         assert!(!patch(r#"{"paused":null}"#).paused);
     }

@@ -23,8 +23,14 @@ const BATCH_MAX: usize = 256;
 
 pub(super) fn router() -> Router<AppState> {
     Router::new()
-        .route("/v1/ns/{ns}/topics/{topic}/messages", post(send).get(super::planned::not_built))
-        .route("/v1/ns/{ns}/topics/{topic}/messages/batch", post(send_batch))
+        .route(
+            "/v1/ns/{ns}/topics/{topic}/messages",
+            post(send).get(super::planned::not_built),
+        )
+        .route(
+            "/v1/ns/{ns}/topics/{topic}/messages/batch",
+            post(send_batch),
+        )
         .route("/v1/ns/{ns}/topics/{topic}/raw", post(super::raw::send_raw))
 }
 
@@ -40,7 +46,11 @@ pub(super) fn mode(call: &Call) -> Result<Mode, ApiError> {
     match call.query(&["mode"])?.get("mode") {
         None | Some("sync") => Ok(Mode::Sync),
         Some("oneway") => Ok(Mode::Oneway),
-        Some(_) => Err(ApiError::field(Code::InvalidField, "?mode", "mode is sync or oneway")),
+        Some(_) => Err(ApiError::field(
+            Code::InvalidField,
+            "?mode",
+            "mode is sync or oneway",
+        )),
     }
 }
 
@@ -48,7 +58,10 @@ pub(super) fn mode(call: &Call) -> Result<Mode, ApiError> {
 pub(super) fn writable(call: &Call) -> Result<&str, ApiError> {
     let topic = call.topic()?;
     if is_system_topic(topic) {
-        return Err(ApiError::new(Code::SystemResource, format!("'{topic}' belongs to the broker itself")));
+        return Err(ApiError::new(
+            Code::SystemResource,
+            format!("'{topic}' belongs to the broker itself"),
+        ));
     }
     Ok(topic)
 }
@@ -60,17 +73,29 @@ async fn send(State(state): State<AppState>, call: Call) -> Result<Response, Api
     call.no_idempotency_key()?;
     let mut draft = draft(call.plain_json()?, "", &call.body, state.message_max())?;
     if draft.traceparent.is_none() {
-        draft.traceparent = call.header("traceparent").filter(|t| message::is_traceparent(t)).map(str::to_owned);
+        draft.traceparent = call
+            .header("traceparent")
+            .filter(|t| message::is_traceparent(t))
+            .map(str::to_owned);
     }
     finish(&state, &call, topic, mode, &draft).await
 }
 
 /// Sends a checked message and answers.
-pub(super) async fn finish(state: &AppState, call: &Call, topic: &str, mode: Mode, draft: &Draft) -> Result<Response, ApiError> {
+pub(super) async fn finish(
+    state: &AppState,
+    call: &Call,
+    topic: &str,
+    mode: Mode,
+    draft: &Draft,
+) -> Result<Response, ApiError> {
     let deadline = call.deadline(Duration::ZERO);
     match mode {
         Mode::Oneway => {
-            let message_id = state.upstream.send_oneway(&Scope, topic, draft, deadline).await?;
+            let message_id = state
+                .upstream
+                .send_oneway(&Scope, topic, draft, deadline)
+                .await?;
             let mut out = Vec::with_capacity(64);
             let mut object = Members::open(&mut out);
             object.text("messageId", &message_id);
@@ -113,23 +138,39 @@ async fn send_batch(State(state): State<AppState>, call: Call) -> Result<Respons
     let object = Object::open(call.plain_json()?, "", &["messages", "atomic"])?;
     let atomic = object.boolean("atomic")?.unwrap_or(false);
     let Some(list) = object.array("messages", Code::InvalidField)? else {
-        return Err(ApiError::field(Code::InvalidField, "/messages", "messages must be a list of message objects"));
+        return Err(ApiError::field(
+            Code::InvalidField,
+            "/messages",
+            "messages must be a list of message objects",
+        ));
     };
     let count = list.clone().take(BATCH_MAX + 1).count();
     if count == 0 {
-        return Err(ApiError::field(Code::BatchEmpty, "/messages", "a batch holds at least one message"));
+        return Err(ApiError::field(
+            Code::BatchEmpty,
+            "/messages",
+            "a batch holds at least one message",
+        ));
     }
     if count > BATCH_MAX {
         let actual = list.count();
         let detail = format!("a batch holds at most {BATCH_MAX} messages");
-        return Err(ApiError::field(Code::BatchTooLarge, "/messages", detail).with("limit", BATCH_MAX).with("actual", actual));
+        return Err(ApiError::field(Code::BatchTooLarge, "/messages", detail)
+            .with("limit", BATCH_MAX)
+            .with("actual", actual));
     }
     let deadline = call.deadline(Duration::ZERO);
-    let drafts: Vec<Result<Draft, ApiError>> = list.enumerate().map(|(i, raw)| item(&state, &call, raw, i)).collect();
+    let drafts: Vec<Result<Draft, ApiError>> = list
+        .enumerate()
+        .map(|(i, raw)| item(&state, &call, raw, i))
+        .collect();
     let results = if atomic {
         let drafts = drafts.into_iter().collect::<Result<Vec<_>, _>>()?;
         one_queue(&drafts)?;
-        let sent = state.upstream.send_atomic(&Scope, topic, &drafts, deadline).await?;
+        let sent = state
+            .upstream
+            .send_atomic(&Scope, topic, &drafts, deadline)
+            .await?;
         sent.into_iter().map(Ok).collect()
     } else {
         each(&state, topic, drafts, deadline).await
@@ -145,16 +186,23 @@ fn item(state: &AppState, call: &Call, raw: Raw<'_>, index: usize) -> Result<Dra
 /// An atomic batch has one ordering key or none, and one queue.
 fn one_queue(drafts: &[Draft]) -> Result<(), ApiError> {
     let first = drafts.first();
-    let differs = |d: &Draft| first.is_some_and(|f| f.ordering_key != d.ordering_key || f.queue != d.queue);
+    let differs =
+        |d: &Draft| first.is_some_and(|f| f.ordering_key != d.ordering_key || f.queue != d.queue);
     if drafts.iter().any(differs) {
-        let detail = "an atomic batch goes to one queue: all messages have the same orderingKey, or none";
+        let detail =
+            "an atomic batch goes to one queue: all messages have the same orderingKey, or none";
         return Err(ApiError::field(Code::InvalidField, "/atomic", detail));
     }
     Ok(())
 }
 
 /// Sends every item on its own. Items of one queue keep their order: they are written to one connection in turn.
-async fn each(state: &AppState, topic: &str, drafts: Vec<Result<Draft, ApiError>>, deadline: Instant) -> Vec<Result<Sent, ApiError>> {
+async fn each(
+    state: &AppState,
+    topic: &str,
+    drafts: Vec<Result<Draft, ApiError>>,
+    deadline: Instant,
+) -> Vec<Result<Sent, ApiError>> {
     let sends = drafts.into_iter().map(|draft| async move {
         let draft = draft?;
         state.upstream.send(&Scope, topic, &draft, deadline).await
@@ -184,7 +232,10 @@ fn batch_answer(topic: &str, atomic: bool, results: &[Result<Sent, ApiError>]) -
         }
         object.close();
     }
-    let tail = format!("],\"succeeded\":{},\"failed\":{failed}}}", results.len() - failed);
+    let tail = format!(
+        "],\"succeeded\":{},\"failed\":{failed}}}",
+        results.len() - failed
+    );
     out.extend_from_slice(tail.as_bytes());
     let status = match results.iter().find_map(|r| r.as_ref().err()) {
         None if atomic => StatusCode::CREATED,
@@ -202,7 +253,10 @@ pub(super) fn failed_members(object: &mut Members<'_>, error: &ApiError) {
     object.text("code", fault.code.as_str());
     object.text("detail", &fault.detail);
     object.boolean("retryable", fault.code.retryable());
-    object.text("outcome", fault.outcome.unwrap_or(Outcome::NotApplied).as_str());
+    object.text(
+        "outcome",
+        fault.outcome.unwrap_or(Outcome::NotApplied).as_str(),
+    );
     for (name, value) in &fault.extra {
         object.raw(name, value.to_string().as_bytes());
     }

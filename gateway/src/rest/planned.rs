@@ -9,11 +9,20 @@ use axum::routing::{MethodFilter, on};
 const PLANNED: &[(&str, &[MethodFilter])] = &[
     ("/v1/ns/{ns}/topics/{topic}/messages/stream", &[POST]),
     ("/v1/ns/{ns}/topics/{topic}/scheduled", &[GET]),
-    ("/v1/ns/{ns}/topics/{topic}/scheduled/{handle}", &[DELETE, PATCH]),
+    (
+        "/v1/ns/{ns}/topics/{topic}/scheduled/{handle}",
+        &[DELETE, PATCH],
+    ),
     ("/v1/ns/{ns}/topics/{topic}/transactions", &[GET, POST]),
     ("/v1/ns/{ns}/topics/{topic}/transactions/{id}", &[GET]),
-    ("/v1/ns/{ns}/topics/{topic}/transactions/{id}/commit", &[POST]),
-    ("/v1/ns/{ns}/topics/{topic}/transactions/{id}/rollback", &[POST]),
+    (
+        "/v1/ns/{ns}/topics/{topic}/transactions/{id}/commit",
+        &[POST],
+    ),
+    (
+        "/v1/ns/{ns}/topics/{topic}/transactions/{id}/rollback",
+        &[POST],
+    ),
     ("/v1/ns/{ns}/producers/{producer}", &[GET, PUT, DELETE]),
     ("/v1/ns/{ns}/producers/{producer}/checks/receive", &[POST]),
     ("/v1/ns/{ns}/topics/{topic}/messages/{id}", &[GET]),
@@ -37,10 +46,19 @@ const PLANNED: &[(&str, &[MethodFilter])] = &[
     ("/v1/ns/{ns}/groups/{group}/keys/unblock", &[POST]),
     ("/v1/ns/{ns}/groups/{group}/seek", &[POST]),
     ("/v1/ns/{ns}/groups/{group}/snapshots", &[GET]),
-    ("/v1/ns/{ns}/groups/{group}/snapshots/{snapshot}", &[GET, PUT, DELETE]),
+    (
+        "/v1/ns/{ns}/groups/{group}/snapshots/{snapshot}",
+        &[GET, PUT, DELETE],
+    ),
     ("/v1/ns/{ns}/groups/{group}/dlq/messages/{id}", &[GET]),
-    ("/v1/ns/{ns}/groups/{group}/dlq/messages/{id}/redrive", &[POST]),
-    ("/v1/ns/{ns}/groups/{group}/dlq/messages/{id}/reopen", &[POST]),
+    (
+        "/v1/ns/{ns}/groups/{group}/dlq/messages/{id}/redrive",
+        &[POST],
+    ),
+    (
+        "/v1/ns/{ns}/groups/{group}/dlq/messages/{id}/reopen",
+        &[POST],
+    ),
     ("/v1/ns/{ns}/groups/{group}/dlq/facets", &[GET]),
     ("/v1/ns/{ns}/groups/{group}/dlq/export", &[GET]),
     ("/v1/ns/{ns}/groups/{group}/dlq/redrive", &[POST]),
@@ -99,12 +117,20 @@ const DELETE: MethodFilter = MethodFilter::DELETE;
 
 /// Answers 501.
 pub(super) async fn not_built() -> ApiError {
-    ApiError::not_implemented("this part of the API is known but not built yet; /docs shows what is")
+    ApiError::not_implemented(
+        "this part of the API is known but not built yet; /docs shows what is",
+    )
 }
 
 pub(super) fn router() -> Router<AppState> {
-    PLANNED.iter().fold(Router::new(), |router, (path, methods)| {
-        let any = methods.iter().copied().reduce(MethodFilter::or).unwrap_or(GET);
-        router.route(path, on(any, not_built))
-    })
+    PLANNED
+        .iter()
+        .fold(Router::new(), |router, (path, methods)| {
+            let any = methods
+                .iter()
+                .copied()
+                .reduce(MethodFilter::or)
+                .unwrap_or(GET);
+            router.route(path, on(any, not_built))
+        })
 }

@@ -4,7 +4,8 @@ use super::messages::{finish, mode, writable};
 use crate::error::{ApiError, Code};
 use crate::http::Call;
 use crate::message::{
-    PropertyList, check_body, check_content_type, check_durability, check_key, check_ordering_key, check_tag, is_traceparent,
+    PropertyList, check_body, check_content_type, check_durability, check_key, check_ordering_key,
+    check_tag, is_traceparent,
 };
 use crate::params::percent_decode;
 use crate::state::AppState;
@@ -13,7 +14,10 @@ use axum::extract::State;
 use axum::response::Response;
 
 /// `POST …/topics/{topic}/raw`
-pub(super) async fn send_raw(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+pub(super) async fn send_raw(
+    State(state): State<AppState>,
+    call: Call,
+) -> Result<Response, ApiError> {
     let topic = writable(&call)?;
     let mode = mode(&call)?;
     call.no_idempotency_key()?;
@@ -23,29 +27,57 @@ pub(super) async fn send_raw(State(state): State<AppState>, call: Call) -> Resul
 }
 
 fn draft(call: &Call) -> Result<Draft, ApiError> {
-    let mut draft = Draft { body: call.body.clone(), ..Draft::default() };
+    let mut draft = Draft {
+        body: call.body.clone(),
+        ..Draft::default()
+    };
     draft.content_type = match call.headers().get("content-type") {
-        Some(value) => check_content_type(value.to_str().unwrap_or_default(), "header:Content-Type")?,
+        Some(value) => {
+            check_content_type(value.to_str().unwrap_or_default(), "header:Content-Type")?
+        }
         None => "application/octet-stream".to_owned(),
     };
     let mut properties = PropertyList::default();
     for (name, value) in call.headers() {
         let name = name.as_str();
         if name == "ce-specversion" {
-            return Err(ApiError::not_implemented("CloudEvents are part of the API but not built yet; leave the ce- headers out"));
+            return Err(ApiError::not_implemented(
+                "CloudEvents are part of the API but not built yet; leave the ce- headers out",
+            ));
         }
-        let Some(field) = name.strip_prefix("mq-") else { continue };
+        let Some(field) = name.strip_prefix("mq-") else {
+            continue;
+        };
         let pointer = format!("header:{name}");
         let value = value.as_bytes();
         match field {
-            "tag" => draft.tag = Some(check_tag(&text(value, &pointer, Code::InvalidTag)?, &pointer)?),
+            "tag" => {
+                draft.tag = Some(check_tag(
+                    &text(value, &pointer, Code::InvalidTag)?,
+                    &pointer,
+                )?)
+            }
             "keys" => {
                 for (i, key) in value.split(|b| *b == b',').enumerate() {
-                    draft.keys.push(check_key(&text(key.trim_ascii(), &pointer, Code::InvalidKey)?, i, &pointer)?);
+                    draft.keys.push(check_key(
+                        &text(key.trim_ascii(), &pointer, Code::InvalidKey)?,
+                        i,
+                        &pointer,
+                    )?);
                 }
             }
-            "ordering-key" => draft.ordering_key = Some(check_ordering_key(&text(value, &pointer, Code::InvalidField)?, &pointer)?),
-            "durability" => draft.durability = Some(check_durability(&text(value, &pointer, Code::InvalidField)?, &pointer)?),
+            "ordering-key" => {
+                draft.ordering_key = Some(check_ordering_key(
+                    &text(value, &pointer, Code::InvalidField)?,
+                    &pointer,
+                )?)
+            }
+            "durability" => {
+                draft.durability = Some(check_durability(
+                    &text(value, &pointer, Code::InvalidField)?,
+                    &pointer,
+                )?)
+            }
             "delay" | "deliver-at" | "ttl" | "priority" => {
                 let detail = format!("{name} is part of the API but not built yet; leave it out");
                 return Err(ApiError::field(Code::NotImplemented, pointer, detail));
@@ -54,10 +86,16 @@ fn draft(call: &Call) -> Result<Draft, ApiError> {
             _ => match field.strip_prefix("prop-") {
                 Some(property) => {
                     if properties.list.iter().any(|(n, _)| n == property) {
-                        let detail = format!("property '{property}' is given twice; header names do not tell upper from lower case");
+                        let detail = format!(
+                            "property '{property}' is given twice; header names do not tell upper from lower case"
+                        );
                         return Err(ApiError::field(Code::InvalidField, pointer, detail));
                     }
-                    properties.add(property, &text(value, &pointer, Code::InvalidField)?, &pointer)?;
+                    properties.add(
+                        property,
+                        &text(value, &pointer, Code::InvalidField)?,
+                        &pointer,
+                    )?;
                 }
                 None => {
                     let detail = "known: Mq-Tag, Mq-Keys, Mq-Ordering-Key, Mq-Durability, Mq-Prop-<name>, Mq-Timeout, Mq-Client";
@@ -67,10 +105,14 @@ fn draft(call: &Call) -> Result<Draft, ApiError> {
         }
     }
     draft.properties = properties.list;
-    draft.traceparent = call.header("traceparent").filter(|t| is_traceparent(t)).map(str::to_owned);
+    draft.traceparent = call
+        .header("traceparent")
+        .filter(|t| is_traceparent(t))
+        .map(str::to_owned);
     Ok(draft)
 }
 
 fn text(value: &[u8], pointer: &str, code: Code) -> Result<String, ApiError> {
-    percent_decode(value).ok_or_else(|| ApiError::field(code, pointer, "the value must be percent-encoded UTF-8"))
+    percent_decode(value)
+        .ok_or_else(|| ApiError::field(code, pointer, "the value must be percent-encoded UTF-8"))
 }

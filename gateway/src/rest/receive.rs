@@ -7,7 +7,9 @@ use crate::http::{Call, names_type};
 use crate::params::{check_topic, format_duration, percent_encode};
 use crate::render::{BodyFormat, Members, message};
 use crate::state::AppState;
-use crate::upstream::{Delivery, PopRequest, Popped, Scope, SettleOp, SettleStatus, Settlement, Wake};
+use crate::upstream::{
+    Delivery, PopRequest, Popped, Scope, SettleOp, SettleStatus, Settlement, Wake,
+};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -51,10 +53,23 @@ enum Format {
 }
 
 fn wanted(call: &Call) -> Result<Wanted, ApiError> {
-    let query = call.query(&["topic", "max", "wait", "invisibleFor", "maxBytes", "bodyFormat", "attemptId", "autoAck"])?;
+    let query = call.query(&[
+        "topic",
+        "max",
+        "wait",
+        "invisibleFor",
+        "maxBytes",
+        "bodyFormat",
+        "attemptId",
+        "autoAck",
+    ])?;
     call.no_body()?;
     if query.get("attemptId").is_some() {
-        return Err(ApiError::field(Code::NotImplemented, "?attemptId", "attemptId is part of the API but not built yet; leave it out"));
+        return Err(ApiError::field(
+            Code::NotImplemented,
+            "?attemptId",
+            "attemptId is part of the API but not built yet; leave it out",
+        ));
     }
     let topic = query.get("topic").map(str::to_owned);
     if let Some(topic) = &topic {
@@ -66,17 +81,34 @@ fn wanted(call: &Call) -> Result<Wanted, ApiError> {
         Some("raw") => Format::Raw,
         Some(text) => {
             let known = BodyFormat::parse(text);
-            let wrong = || ApiError::field(Code::InvalidField, "?bodyFormat", "bodyFormat is auto, base64, text, none or raw");
+            let wrong = || {
+                ApiError::field(
+                    Code::InvalidField,
+                    "?bodyFormat",
+                    "bodyFormat is auto, base64, text, none or raw",
+                )
+            };
             Format::Json(known.ok_or_else(wrong)?)
         }
     };
-    let (limit, default) = if format == Format::Raw { (1, 1) } else { (MAX_LIMIT, MAX_DEFAULT) };
+    let (limit, default) = if format == Format::Raw {
+        (1, 1)
+    } else {
+        (MAX_LIMIT, MAX_DEFAULT)
+    };
     let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-    let wait = query.duration("wait", 0..=WAIT_MAX_MS, Code::InvalidWait)?.unwrap_or(WAIT_DEFAULT_MS);
+    let wait = query
+        .duration("wait", 0..=WAIT_MAX_MS, Code::InvalidWait)?
+        .unwrap_or(WAIT_DEFAULT_MS);
     Ok(Wanted {
         topic,
         max: narrow(query.integer("max", 1..=limit, default, Code::InvalidMax)?),
-        max_bytes: narrow(query.integer("maxBytes", 1..=BYTES_MAX, BYTES_DEFAULT, Code::InvalidField)?),
+        max_bytes: narrow(query.integer(
+            "maxBytes",
+            1..=BYTES_MAX,
+            BYTES_DEFAULT,
+            Code::InvalidField,
+        )?),
         wait: Duration::from_millis(wait),
         invisible_ms: query.duration("invisibleFor", INVISIBLE_MS, Code::InvalidInvisibleFor)?,
         format,
@@ -113,7 +145,11 @@ async fn receive(State(state): State<AppState>, call: Call) -> Result<Response, 
 /// Sweeps, and where there is nothing waits and sweeps again until `until`.
 async fn take(state: &AppState, request: &PopRequest, until: Instant) -> Result<Popped, ApiError> {
     loop {
-        let popped = if state.draining.is_cancelled() { Popped::default() } else { state.upstream.pop(request).await? };
+        let popped = if state.draining.is_cancelled() {
+            Popped::default()
+        } else {
+            state.upstream.pop(request).await?
+        };
         let now = Instant::now();
         if !popped.messages.is_empty() || now >= until || state.draining.is_cancelled() {
             return Ok(popped);
@@ -137,9 +173,18 @@ async fn take(state: &AppState, request: &PopRequest, until: Instant) -> Result<
 
 /// Acks before the answer (at most once); what could not be acked is left out and comes again.
 async fn ack_all(state: &AppState, request: &PopRequest, popped: &mut Popped) {
-    let items: Vec<Settlement> =
-        popped.messages.iter().map(|m| Settlement { lease: m.lease.clone(), op: SettleOp::Ack }).collect();
-    let outcomes = state.upstream.settle(&request.scope, &request.group, &items, request.deadline).await;
+    let items: Vec<Settlement> = popped
+        .messages
+        .iter()
+        .map(|m| Settlement {
+            lease: m.lease.clone(),
+            op: SettleOp::Ack,
+        })
+        .collect();
+    let outcomes = state
+        .upstream
+        .settle(&request.scope, &request.group, &items, request.deadline)
+        .await;
     let mut acked = outcomes.iter().map(|o| o.status == SettleStatus::Acked);
     popped.messages.retain(|_| acked.next().unwrap_or(false));
 }
@@ -155,8 +200,15 @@ fn json(mut popped: Popped, format: BodyFormat, waited: Duration, settled: bool)
         message(&mut out, delivery, format, false);
     }
     let millis = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-    let waited = if millis == 0 { "0ms".to_owned() } else { format_duration(millis) };
-    let tail = format!("],\"waited\":\"{waited}\",\"more\":{},\"paused\":{},\"gap\":null,\"partial\":", popped.more, popped.paused);
+    let waited = if millis == 0 {
+        "0ms".to_owned()
+    } else {
+        format_duration(millis)
+    };
+    let tail = format!(
+        "],\"waited\":\"{waited}\",\"more\":{},\"paused\":{},\"gap\":null,\"partial\":",
+        popped.more, popped.paused
+    );
     out.extend_from_slice(tail.as_bytes());
     partial(&mut out, &popped);
     out.extend_from_slice(b"}\n");
@@ -191,7 +243,9 @@ fn guarded(bytes: Bytes, popped: Popped) -> Body {
     if popped.messages.is_empty() {
         return Body::from(bytes);
     }
-    Body::new(Guarded::new(bytes, popped, |mut popped| drop(popped.take())))
+    Body::new(Guarded::new(bytes, popped, |mut popped| {
+        drop(popped.take())
+    }))
 }
 
 /// The raw form: bytes and headers; 204 where there is nothing.
@@ -231,7 +285,10 @@ fn raw_headers(response: &mut Response, delivery: &Delivery) {
     };
     let named = HeaderName::from_static;
     set(named("mq-receipt"), &delivery.receipt);
-    set(named("mq-message-id"), &percent_encode(&delivery.message_id));
+    set(
+        named("mq-message-id"),
+        &percent_encode(&delivery.message_id),
+    );
     set(named("mq-topic"), &delivery.topic);
     set(named("mq-attempt"), &delivery.lease.attempt.to_string());
     if let Some(tag) = &delivery.tag {
@@ -245,13 +302,24 @@ fn raw_headers(response: &mut Response, delivery: &Delivery) {
         set(named("mq-ordering-key"), &percent_encode(key));
     }
     for (name, value) in &delivery.properties {
-        if let Ok(name) = HeaderName::from_bytes(format!("mq-prop-{name}").to_ascii_lowercase().as_bytes()) {
+        if let Ok(name) =
+            HeaderName::from_bytes(format!("mq-prop-{name}").to_ascii_lowercase().as_bytes())
+        {
             set(name, &percent_encode(value));
         }
     }
     let typed = HeaderValue::from_str(&delivery.content_type);
-    headers.insert(header::CONTENT_TYPE, typed.unwrap_or(HeaderValue::from_static("application/octet-stream")));
+    headers.insert(
+        header::CONTENT_TYPE,
+        typed.unwrap_or(HeaderValue::from_static("application/octet-stream")),
+    );
     // Stored bytes of anybody: a browser must not run them.
-    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("sandbox"),
+    );
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
 }

@@ -71,15 +71,29 @@ type Asked = (String, SettleOp);
 
 async fn settle(state: &AppState, call: &Call, kind: Kind) -> Result<Response, ApiError> {
     let group = call.group()?;
-    let asked = if call.body.is_empty() { from_query(call, kind)? } else { from_body(call, kind)? };
+    let asked = if call.body.is_empty() {
+        from_query(call, kind)?
+    } else {
+        from_body(call, kind)?
+    };
     let deadline = call.deadline(Duration::ZERO);
     let outcomes = settle_all(state, group, &asked, deadline).await;
     Ok(answer_of(&asked, &outcomes))
 }
 
 /// Decodes the receipts and settles those that are ours; same order, same length.
-pub(crate) async fn settle_all(state: &AppState, group: &str, asked: &[Asked], deadline: tokio::time::Instant) -> Vec<SettleOutcome> {
-    let none = |status| SettleOutcome { status, late: false, already: false, visible_at_ms: None };
+pub(crate) async fn settle_all(
+    state: &AppState,
+    group: &str,
+    asked: &[Asked],
+    deadline: tokio::time::Instant,
+) -> Vec<SettleOutcome> {
+    let none = |status| SettleOutcome {
+        status,
+        late: false,
+        already: false,
+        visible_at_ms: None,
+    };
     let mut outcomes = Vec::with_capacity(asked.len());
     let mut places = Vec::new();
     let mut items = Vec::new();
@@ -87,14 +101,20 @@ pub(crate) async fn settle_all(state: &AppState, group: &str, asked: &[Asked], d
         match state.receipts.decode(&Scope, group, receipt) {
             Ok(lease) => {
                 places.push(i);
-                items.push(Settlement { lease, op: op.clone() });
+                items.push(Settlement {
+                    lease,
+                    op: op.clone(),
+                });
                 outcomes.push(none(SettleStatus::Unavailable));
             }
             Err(ReceiptError::Invalid) => outcomes.push(none(SettleStatus::Invalid)),
             Err(ReceiptError::WrongGroup) => outcomes.push(none(SettleStatus::Forbidden)),
         }
     }
-    for (place, outcome) in places.into_iter().zip(state.upstream.settle(&Scope, group, &items, deadline).await) {
+    for (place, outcome) in places
+        .into_iter()
+        .zip(state.upstream.settle(&Scope, group, &items, deadline).await)
+    {
         outcomes[place] = outcome;
     }
     outcomes
@@ -114,14 +134,26 @@ fn from_query(call: &Call, kind: Kind) -> Result<Vec<Asked>, ApiError> {
 fn op_of_query(query: &Query, kind: Kind) -> Result<SettleOp, ApiError> {
     match kind {
         Kind::Ack => Ok(SettleOp::Ack),
-        Kind::Extend => Ok(SettleOp::Extend { invisible_ms: query.duration("invisibleFor", INVISIBLE_MS, Code::InvalidInvisibleFor)? }),
+        Kind::Extend => Ok(SettleOp::Extend {
+            invisible_ms: query.duration(
+                "invisibleFor",
+                INVISIBLE_MS,
+                Code::InvalidInvisibleFor,
+            )?,
+        }),
         Kind::Nack => {
             let text = |name: &str, max| match query.get(name) {
                 Some(value) => check_text(value, name, &format!("?{name}"), max).map(Some),
                 None => Ok(None),
             };
             let delay_ms = query.duration("delay", DELAY_MS, Code::InvalidDuration)?;
-            nack_op(query.boolean("deadLetter")?, delay_ms, text("code", CODE_MAX)?, text("reason", REASON_MAX)?, "?delay")
+            nack_op(
+                query.boolean("deadLetter")?,
+                delay_ms,
+                text("code", CODE_MAX)?,
+                text("reason", REASON_MAX)?,
+                "?delay",
+            )
         }
     }
 }
@@ -141,37 +173,72 @@ pub(crate) fn asked_of(object: &Object<'_>, kind: Kind) -> Result<Vec<Asked>, Ap
         (None, Some(list)) => (list, false),
         _ => {
             let detail = "give either receipts or items, not both and not none";
-            return Err(ApiError::field(Code::InvalidField, object.pointer("receipts"), detail));
+            return Err(ApiError::field(
+                Code::InvalidField,
+                object.pointer("receipts"),
+                detail,
+            ));
         }
     };
     let name = if single { "receipts" } else { "items" };
     let count = list.clone().take(RECEIPTS_MAX + 1).count();
     if count == 0 {
-        return Err(ApiError::field(Code::BatchEmpty, object.pointer(name), format!("{name} holds at least one entry")));
+        return Err(ApiError::field(
+            Code::BatchEmpty,
+            object.pointer(name),
+            format!("{name} holds at least one entry"),
+        ));
     }
     if count > RECEIPTS_MAX {
         let detail = format!("at most {RECEIPTS_MAX} receipts a call");
-        return Err(ApiError::field(Code::BatchTooLarge, object.pointer(name), detail).with("limit", RECEIPTS_MAX).with("actual", list.count()));
+        return Err(
+            ApiError::field(Code::BatchTooLarge, object.pointer(name), detail)
+                .with("limit", RECEIPTS_MAX)
+                .with("actual", list.count()),
+        );
     }
     let mut asked = Vec::with_capacity(count);
     if single {
         let op = op_of_object(object, kind)?;
         for (i, raw) in list.enumerate() {
             let text = raw.as_string()?;
-            let not_text = || ApiError::field(Code::InvalidField, object.pointer(&format!("receipts/{i}")), "a receipt is a string");
+            let not_text = || {
+                ApiError::field(
+                    Code::InvalidField,
+                    object.pointer(&format!("receipts/{i}")),
+                    "a receipt is a string",
+                )
+            };
             asked.push((text.ok_or_else(not_text)?.into_owned(), op.clone()));
         }
         return Ok(asked);
     }
     if let Some(shared) = kind.fields().iter().find(|f| object.get(f).is_some()) {
         let detail = format!("{shared} stands in each item when items are given");
-        return Err(ApiError::field(Code::InvalidField, object.pointer(shared), detail));
+        return Err(ApiError::field(
+            Code::InvalidField,
+            object.pointer(shared),
+            detail,
+        ));
     }
     for (i, raw) in list.enumerate() {
-        let item = Object::open(raw, &object.pointer(&format!("items/{i}")), &kind.with(&["receipt"]))?;
+        let item = Object::open(
+            raw,
+            &object.pointer(&format!("items/{i}")),
+            &kind.with(&["receipt"]),
+        )?;
         let receipt = item.string("receipt", Code::InvalidField)?;
-        let missing = || ApiError::field(Code::InvalidField, item.pointer("receipt"), "an item needs its receipt");
-        asked.push((receipt.ok_or_else(missing)?.into_owned(), op_of_object(&item, kind)?));
+        let missing = || {
+            ApiError::field(
+                Code::InvalidField,
+                item.pointer("receipt"),
+                "an item needs its receipt",
+            )
+        };
+        asked.push((
+            receipt.ok_or_else(missing)?.into_owned(),
+            op_of_object(&item, kind)?,
+        ));
     }
     Ok(asked)
 }
@@ -187,20 +254,46 @@ fn op_of_object(object: &Object<'_>, kind: Kind) -> Result<SettleOp, ApiError> {
     };
     match kind {
         Kind::Ack => Ok(SettleOp::Ack),
-        Kind::Extend => Ok(SettleOp::Extend { invisible_ms: duration("invisibleFor", INVISIBLE_MS, Code::InvalidInvisibleFor)? }),
+        Kind::Extend => Ok(SettleOp::Extend {
+            invisible_ms: duration("invisibleFor", INVISIBLE_MS, Code::InvalidInvisibleFor)?,
+        }),
         Kind::Nack => {
             let dead = object.boolean("deadLetter")?.unwrap_or(false);
             let delay_ms = duration("delay", DELAY_MS, Code::InvalidDuration)?;
-            nack_op(dead, delay_ms, text("code", CODE_MAX)?, text("reason", REASON_MAX)?, &object.pointer("delay"))
+            nack_op(
+                dead,
+                delay_ms,
+                text("code", CODE_MAX)?,
+                text("reason", REASON_MAX)?,
+                &object.pointer("delay"),
+            )
         }
     }
 }
 
-fn nack_op(dead: bool, delay_ms: Option<u64>, code: Option<String>, reason: Option<String>, pointer: &str) -> Result<SettleOp, ApiError> {
+fn nack_op(
+    dead: bool,
+    delay_ms: Option<u64>,
+    code: Option<String>,
+    reason: Option<String>,
+    pointer: &str,
+) -> Result<SettleOp, ApiError> {
     if dead && delay_ms.is_some() {
-        return Err(ApiError::field(Code::InvalidField, pointer, "a message that is dead-lettered has no delay; give one or the other"));
+        return Err(ApiError::field(
+            Code::InvalidField,
+            pointer,
+            "a message that is dead-lettered has no delay; give one or the other",
+        ));
     }
-    Ok(if dead { SettleOp::Dead { code, reason } } else { SettleOp::Nack { delay_ms, code, reason } })
+    Ok(if dead {
+        SettleOp::Dead { code, reason }
+    } else {
+        SettleOp::Nack {
+            delay_ms,
+            code,
+            reason,
+        }
+    })
 }
 
 fn check_text(value: &str, name: &str, pointer: &str, max: usize) -> Result<String, ApiError> {
@@ -220,7 +313,11 @@ pub(crate) fn results(out: &mut Vec<u8>, asked: &[Asked], outcomes: &[SettleOutc
         }
         let mut object = Members::open(out);
         // What is no receipt is not sent back whole.
-        let shown: String = if receipt.len() > 1_024 { receipt.chars().take(64).collect() } else { receipt.clone() };
+        let shown: String = if receipt.len() > 1_024 {
+            receipt.chars().take(64).collect()
+        } else {
+            receipt.clone()
+        };
         write_string(object.member("receipt"), &shown);
         object.text("status", outcome.status.as_str());
         if let Some(code) = outcome.status.code() {
@@ -229,7 +326,11 @@ pub(crate) fn results(out: &mut Vec<u8>, asked: &[Asked], outcomes: &[SettleOutc
         object.boolean("late", outcome.late);
         object.boolean("already", outcome.already);
         if let Some(at) = outcome.visible_at_ms {
-            let name = if matches!(op, SettleOp::Extend { .. }) { "invisibleUntil" } else { "nextDeliveryAt" };
+            let name = if matches!(op, SettleOp::Extend { .. }) {
+                "invisibleUntil"
+            } else {
+                "nextDeliveryAt"
+            };
             object.time(name, at);
         }
         object.close();
@@ -253,20 +354,37 @@ fn answer_of(asked: &[Asked], outcomes: &[SettleOutcome]) -> Response {
     out.extend_from_slice(&list);
     out.push(b'}');
     let fine = outcomes.iter().all(|o| o.status.code().is_none());
-    answer::json(if fine { StatusCode::OK } else { StatusCode::MULTI_STATUS }, out)
+    answer::json(
+        if fine {
+            StatusCode::OK
+        } else {
+            StatusCode::MULTI_STATUS
+        },
+        out,
+    )
 }
 
 fn problem(code: Code, results: &[u8]) -> ApiError {
     let detail = match code {
-        Code::ReceiptGone => "this receipt decides nothing any more: the message was settled otherwise, or given to somebody else after the lease ran out",
-        Code::ReceiptInvalid => "this is no receipt of this cluster, or it was changed on the way; take it as it was received",
+        Code::ReceiptGone => {
+            "this receipt decides nothing any more: the message was settled otherwise, or given to somebody else after the lease ran out"
+        }
+        Code::ReceiptInvalid => {
+            "this is no receipt of this cluster, or it was changed on the way; take it as it was received"
+        }
         Code::ReceiptWrongGroup => "this receipt was given to another group; settle it there",
         Code::LeaseLimitReached => "a lease lasts at most 12 h in all",
-        _ => "the broker that holds the lease could not be asked or did not answer; try again with the same receipt",
+        _ => {
+            "the broker that holds the lease could not be asked or did not answer; try again with the same receipt"
+        }
     };
     let list = serde_json::from_slice::<serde_json::Value>(results).unwrap_or_default();
     let error = ApiError::new(code, detail).with("results", list);
-    if code == Code::BrokerUnavailable { error.unknown_outcome() } else { error }
+    if code == Code::BrokerUnavailable {
+        error.unknown_outcome()
+    } else {
+        error
+    }
 }
 
 impl ApiError {

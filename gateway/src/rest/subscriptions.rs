@@ -21,15 +21,20 @@ use wire::body::gantry::{GroupDetail, SubscriptionSpec};
 const EXPRESSION_MAX: usize = 4_096;
 
 pub(super) fn router() -> Router<AppState> {
-    Router::new()
-        .route("/v1/ns/{ns}/groups/{group}/subscriptions/{topic}", get(read).put(put).delete(delete))
+    Router::new().route(
+        "/v1/ns/{ns}/groups/{group}/subscriptions/{topic}",
+        get(read).put(put).delete(delete),
+    )
 }
 
 /// `GET …/groups/{group}/subscriptions/{topic}`
 async fn read(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     let (group, topic) = (call.group()?, call.topic()?);
     call.no_query()?;
-    let (detail, _) = state.upstream.get_group(group, call.deadline(Duration::ZERO)).await?;
+    let (detail, _) = state
+        .upstream
+        .get_group(group, call.deadline(Duration::ZERO))
+        .await?;
     document(StatusCode::OK, &detail, topic, &[])
 }
 
@@ -38,13 +43,34 @@ async fn put(State(state): State<AppState>, call: Call) -> Result<Response, ApiE
     let (group, topic) = (writable(&call)?, call.topic()?);
     call.no_query()?;
     let condition = conditions(&call)?;
-    let wanted = if call.body.is_empty() { SubscriptionSpec { topic: topic.to_owned(), ..SubscriptionSpec::default() } } else { spec(call.plain_json()?, topic)? };
+    let wanted = if call.body.is_empty() {
+        SubscriptionSpec {
+            topic: topic.to_owned(),
+            ..SubscriptionSpec::default()
+        }
+    } else {
+        spec(call.plain_json()?, topic)?
+    };
     let deadline = call.deadline(Duration::ZERO);
-    let before = state.upstream.ensure_for_subscription(group, topic, deadline).await?;
+    let before = state
+        .upstream
+        .ensure_for_subscription(group, topic, deadline)
+        .await?;
     let existing = before.subscriptions.iter().find(|s| s.topic == topic);
-    condition.check(existing.map(|s| s.version), Code::VersionMismatch, &format!("the subscription of '{topic}'"))?;
-    let (detail, pending) = state.upstream.put_subscription(group, condition, &wanted, false, deadline).await?;
-    let status = if existing.is_none() { StatusCode::CREATED } else { StatusCode::OK };
+    condition.check(
+        existing.map(|s| s.version),
+        Code::VersionMismatch,
+        &format!("the subscription of '{topic}'"),
+    )?;
+    let (detail, pending) = state
+        .upstream
+        .put_subscription(group, condition, &wanted, false, deadline)
+        .await?;
+    let status = if existing.is_none() {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
     document(status, &detail, topic, &pending)
 }
 
@@ -56,23 +82,49 @@ async fn delete(State(state): State<AppState>, call: Call) -> Result<Response, A
     let deadline = call.deadline(Duration::ZERO);
     let (detail, _) = state.upstream.get_group(group, deadline).await?;
     let existing = find(&detail, topic)?;
-    condition.check(Some(existing.version), Code::VersionMismatch, &format!("the subscription of '{topic}'"))?;
-    let (_, pending) = state.upstream.delete_subscription(group, topic, deadline).await?;
+    condition.check(
+        Some(existing.version),
+        Code::VersionMismatch,
+        &format!("the subscription of '{topic}'"),
+    )?;
+    let (_, pending) = state
+        .upstream
+        .delete_subscription(group, topic, deadline)
+        .await?;
     Ok(deleted(&pending))
 }
 
 fn find<'a>(detail: &'a GroupDetail, topic: &str) -> Result<&'a SubscriptionSpec, ApiError> {
-    let missing = || ApiError::new(Code::SubscriptionNotFound, format!("group '{}' does not subscribe topic '{topic}'", detail.group));
-    detail.subscriptions.iter().find(|s| s.topic == topic).ok_or_else(missing)
+    let missing = || {
+        ApiError::new(
+            Code::SubscriptionNotFound,
+            format!(
+                "group '{}' does not subscribe topic '{topic}'",
+                detail.group
+            ),
+        )
+    };
+    detail
+        .subscriptions
+        .iter()
+        .find(|s| s.topic == topic)
+        .ok_or_else(missing)
 }
 
 fn spec(raw: Raw<'_>, topic: &str) -> Result<SubscriptionSpec, ApiError> {
     let object = Object::open(raw, "", &["filter", "initialPosition", "topic", "etag"])?;
-    let mut spec = SubscriptionSpec { topic: topic.to_owned(), ..SubscriptionSpec::default() };
+    let mut spec = SubscriptionSpec {
+        topic: topic.to_owned(),
+        ..SubscriptionSpec::default()
+    };
     if let Some(named) = object.string("topic", Code::InvalidField)? {
         check_topic(&named)?;
         if named != topic {
-            return Err(ApiError::field(Code::InvalidField, "/topic", "the topic stands in the path"));
+            return Err(ApiError::field(
+                Code::InvalidField,
+                "/topic",
+                "the topic stands in the path",
+            ));
         }
     }
     if let Some(text) = object.string("initialPosition", Code::InvalidTime)? {
@@ -92,32 +144,55 @@ fn filter(raw: Raw<'_>) -> Result<(String, String), ApiError> {
     match kind.as_deref() {
         Some("all") => match expression.as_deref() {
             None | Some("*") => Ok(("all".to_owned(), "*".to_owned())),
-            Some(_) => Err(ApiError::field(Code::InvalidField, "/filter/expression", "kind all has no expression")),
+            Some(_) => Err(ApiError::field(
+                Code::InvalidField,
+                "/filter/expression",
+                "kind all has no expression",
+            )),
         },
         Some("tag") => {
             let text = expression.unwrap_or_default();
-            let wrong = |position: usize, detail: String| ApiError::field(Code::InvalidFilter, "/filter/expression", detail).with("position", position);
+            let wrong = |position: usize, detail: String| {
+                ApiError::field(Code::InvalidFilter, "/filter/expression", detail)
+                    .with("position", position)
+            };
             if text.len() > EXPRESSION_MAX {
-                return Err(wrong(EXPRESSION_MAX, format!("an expression has at most {EXPRESSION_MAX} bytes")).with("limit", EXPRESSION_MAX));
+                return Err(wrong(
+                    EXPRESSION_MAX,
+                    format!("an expression has at most {EXPRESSION_MAX} bytes"),
+                )
+                .with("limit", EXPRESSION_MAX));
             }
             let mut position = 0;
             let mut tags = Vec::new();
             for part in text.split("||") {
                 let tag = part.trim();
-                check_tag(tag, "").map_err(|e| wrong(position, format!("tags joined by ||; {}", e.detail())))?;
+                check_tag(tag, "")
+                    .map_err(|e| wrong(position, format!("tags joined by ||; {}", e.detail())))?;
                 tags.push(tag);
                 position += part.len() + 2;
             }
             Ok(("tag".to_owned(), tags.join("||")))
         }
-        Some("sql92") => {
-            Err(ApiError::field(Code::NotImplemented, "/filter/kind", "sql92 filters are part of the API but not built yet; use tag or all"))
-        }
-        _ => Err(ApiError::field(Code::InvalidField, "/filter/kind", "kind is all, tag or sql92")),
+        Some("sql92") => Err(ApiError::field(
+            Code::NotImplemented,
+            "/filter/kind",
+            "sql92 filters are part of the API but not built yet; use tag or all",
+        )),
+        _ => Err(ApiError::field(
+            Code::InvalidField,
+            "/filter/kind",
+            "kind is all, tag or sql92",
+        )),
     }
 }
 
-fn document(status: StatusCode, detail: &GroupDetail, topic: &str, pending: &[String]) -> Result<Response, ApiError> {
+fn document(
+    status: StatusCode,
+    detail: &GroupDetail,
+    topic: &str,
+    pending: &[String],
+) -> Result<Response, ApiError> {
     let subscription = find(detail, topic)?;
     let mut out = Vec::with_capacity(256);
     show(&mut out, subscription);
@@ -158,13 +233,25 @@ mod tests {
     fn filters_are_read_at_once() {
         let read = |text: &str| spec(parse(text.as_bytes()).unwrap(), "orders");
         let tags = read(r#"{"filter":{"kind":"tag","expression":"created || paid"},"initialPosition":"earliest"}"#).unwrap();
-        assert_eq!((tags.kind.as_str(), tags.expression.as_str()), ("tag", "created||paid"));
+        assert_eq!(
+            (tags.kind.as_str(), tags.expression.as_str()),
+            ("tag", "created||paid")
+        );
         assert_eq!(read("{}").unwrap().kind, "all");
         for (text, code) in [
-            (r#"{"filter":{"kind":"tag","expression":"a||"}}"#, Code::InvalidFilter),
+            (
+                r#"{"filter":{"kind":"tag","expression":"a||"}}"#,
+                Code::InvalidFilter,
+            ),
             (r#"{"filter":{"kind":"tag"}}"#, Code::InvalidFilter),
-            (r#"{"filter":{"kind":"tag","expression":5}}"#, Code::InvalidFilter),
-            (r#"{"filter":{"kind":"sql92","expression":"a = 1"}}"#, Code::NotImplemented),
+            (
+                r#"{"filter":{"kind":"tag","expression":5}}"#,
+                Code::InvalidFilter,
+            ),
+            (
+                r#"{"filter":{"kind":"sql92","expression":"a = 1"}}"#,
+                Code::NotImplemented,
+            ),
             (r#"{"filter":{"kind":"x"}}"#, Code::InvalidField),
             (r#"{"filters":{}}"#, Code::UnknownField),
             (r#"{"initialPosition":5}"#, Code::InvalidTime),

@@ -12,7 +12,9 @@ use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::time::Instant;
-use wire::body::gantry::{GroupDetail, GroupLag, GroupSpec, SubscriptionSpec, TopicDetail, TopicSpec};
+use wire::body::gantry::{
+    GroupDetail, GroupLag, GroupSpec, SubscriptionSpec, TopicDetail, TopicSpec,
+};
 use wire::json::{self, Value};
 use wire::{Command, RequestCode, ResponseCode};
 
@@ -50,13 +52,17 @@ impl Precondition {
     pub fn check(&self, current: Option<u64>, exists: Code, what: &str) -> Result<(), ApiError> {
         match (current, self.version) {
             (Some(version), _) if self.absent => {
-                Err(ApiError::new(exists, format!("{what} exists already")).with("etag", etag(version)))
+                Err(ApiError::new(exists, format!("{what} exists already"))
+                    .with("etag", etag(version)))
             }
             (Some(version), Some(wanted)) if version != wanted => {
                 let detail = format!("{what} has version {version}, not {wanted}; read it again");
                 Err(ApiError::new(Code::VersionMismatch, detail).with("etag", etag(version)))
             }
-            (None, Some(_)) => Err(ApiError::new(Code::VersionMismatch, format!("{what} does not exist"))),
+            (None, Some(_)) => Err(ApiError::new(
+                Code::VersionMismatch,
+                format!("{what} does not exist"),
+            )),
             _ => Ok(()),
         }
     }
@@ -90,10 +96,12 @@ impl Upstream {
         if masters.by_name.is_empty() {
             return Err(ApiError::new(Code::NoRoute, "no broker is registered"));
         }
-        let calls = masters
-            .by_name
-            .iter()
-            .map(|(name, addr)| async move { (name.clone(), self.call(addr, command.clone(), deadline).await) });
+        let calls = masters.by_name.iter().map(|(name, addr)| async move {
+            (
+                name.clone(),
+                self.call(addr, command.clone(), deadline).await,
+            )
+        });
         Ok(join_all(calls).await)
     }
 
@@ -101,7 +109,11 @@ impl Upstream {
     ///
     /// # Errors
     /// `no_route`, or what all masters failed with.
-    pub async fn topic_now(&self, topic: &str, deadline: Instant) -> Result<(Vec<BrokerTopic>, Pending), ApiError> {
+    pub async fn topic_now(
+        &self,
+        topic: &str,
+        deadline: Instant,
+    ) -> Result<(Vec<BrokerTopic>, Pending), ApiError> {
         let command = Command::request(RequestCode::GetTopic).with_ext("topic", topic);
         let (mut found, mut silent, mut last) = (Vec::new(), Vec::new(), None);
         let answers = self.all_masters(&command, deadline).await?;
@@ -109,7 +121,10 @@ impl Upstream {
         for (broker, answer) in answers {
             match answer {
                 Ok(response) => match response.response_code() {
-                    ResponseCode::Success => found.push(BrokerTopic { broker, detail: body(&response)? }),
+                    ResponseCode::Success => found.push(BrokerTopic {
+                        broker,
+                        detail: body(&response)?,
+                    }),
                     ResponseCode::TopicNotExist => {}
                     _ => return Err(mapping::answer(&response, mapping::About::Topic(topic))),
                 },
@@ -145,16 +160,27 @@ impl Upstream {
             let version = current.iter().map(|t| t.detail.version).max();
             condition.check(version, Code::TopicExists, &format!("topic '{topic}'"))?;
             let (queues, attributes) = change(&current)?;
-            let specs = self.spread(&current, queues, &attributes, &silent, deadline).await?;
+            let specs = self
+                .spread(&current, queues, &attributes, &silent, deadline)
+                .await?;
             let next = version.unwrap_or(0) + 1;
             let calls = specs.iter().map(|(broker, addr, spec)| {
-                let known = current.iter().find(|t| t.broker == *broker).map_or(0, |t| t.detail.version);
+                let known = current
+                    .iter()
+                    .find(|t| t.broker == *broker)
+                    .map_or(0, |t| t.detail.version);
                 let command = Command::request(RequestCode::PutTopic)
                     .with_ext("topic", topic)
                     .with_ext("expect", known)
                     .with_ext("version", next)
                     .with_body(json::to_vec(spec));
-                async move { (broker.clone(), addr.clone(), self.call(addr, command, deadline).await) }
+                async move {
+                    (
+                        broker.clone(),
+                        addr.clone(),
+                        self.call(addr, command, deadline).await,
+                    )
+                }
             });
             let mut round = Round::new(silent);
             let mut written = Vec::new();
@@ -168,7 +194,11 @@ impl Upstream {
             }
             round.finish(written.len())?;
             self.learn_topic(topic, &written);
-            return Ok((written.into_iter().map(|(_, t)| t).collect(), version.is_none(), round.pending));
+            return Ok((
+                written.into_iter().map(|(_, t)| t).collect(),
+                version.is_none(),
+                round.pending,
+            ));
         }
         Err(too_many_writers())
     }
@@ -185,19 +215,35 @@ impl Upstream {
         let masters = self.masters(deadline).await?;
         let mut counts: BTreeMap<&str, i32> = BTreeMap::new();
         for (name, _) in masters.by_name.iter().filter(|(n, _)| !silent.contains(n)) {
-            let has = current.iter().find(|t| t.broker == **name).map_or(0, |t| t.detail.spec.write_queues);
+            let has = current
+                .iter()
+                .find(|t| t.broker == **name)
+                .map_or(0, |t| t.detail.spec.write_queues);
             counts.insert(name, has);
         }
         let mut missing = queues - counts.values().sum::<i32>();
         while missing > 0 {
-            let Some((_, least)) = counts.iter_mut().min_by_key(|(_, n)| **n) else { break };
+            let Some((_, least)) = counts.iter_mut().min_by_key(|(_, n)| **n) else {
+                break;
+            };
             *least += 1;
             missing -= 1;
         }
-        let spec = |n: i32| TopicSpec { read_queues: n, write_queues: n, perm: 6, attributes: attributes.clone() };
+        let spec = |n: i32| TopicSpec {
+            read_queues: n,
+            write_queues: n,
+            perm: 6,
+            attributes: attributes.clone(),
+        };
         let all = counts.iter().filter(|(_, n)| **n > 0);
         Ok(all
-            .filter_map(|(name, n)| Some(((*name).to_owned(), masters.by_name.get(*name)?.clone(), spec(*n))))
+            .filter_map(|(name, n)| {
+                Some((
+                    (*name).to_owned(),
+                    masters.by_name.get(*name)?.clone(),
+                    spec(*n),
+                ))
+            })
             .collect())
     }
 
@@ -205,19 +251,41 @@ impl Upstream {
     fn learn_topic(&self, topic: &str, written: &[(String, BrokerTopic)]) {
         let mut route = Route::default();
         for (addr, t) in written {
-            let broker = Arc::new(Broker { name: t.broker.clone(), addr: addr.clone() });
-            route.writable.extend((0..t.detail.spec.write_queues).map(|id| (Arc::clone(&broker), id)));
+            let broker = Arc::new(Broker {
+                name: t.broker.clone(),
+                addr: addr.clone(),
+            });
+            route
+                .writable
+                .extend((0..t.detail.spec.write_queues).map(|id| (Arc::clone(&broker), id)));
             route.readable.push(broker);
         }
         self.learn_route(topic, route);
     }
 
     /// Makes a topic with the default number of queues; one that exists is fine.
-    pub(super) async fn create_topic(&self, topic: &str, deadline: Instant) -> Result<(), ApiError> {
+    pub(super) async fn create_topic(
+        &self,
+        topic: &str,
+        deadline: Instant,
+    ) -> Result<(), ApiError> {
         let change = |_: &[BrokerTopic]| Ok((QUEUES_DEFAULT, BTreeMap::new()));
-        match self.put_topic(topic, Precondition { version: None, absent: true }, change, deadline).await {
+        match self
+            .put_topic(
+                topic,
+                Precondition {
+                    version: None,
+                    absent: true,
+                },
+                change,
+                deadline,
+            )
+            .await
+        {
             Ok(_) => Ok(()),
-            Err(error) if error.code() == Code::TopicExists => self.refresh_route(topic, deadline).await.map(|_| ()),
+            Err(error) if error.code() == Code::TopicExists => {
+                self.refresh_route(topic, deadline).await.map(|_| ())
+            }
             Err(error) => Err(error),
         }
     }
@@ -232,10 +300,19 @@ impl Upstream {
         if self.route(topic, deadline).await?.is_none() {
             self.create_topic(topic, deadline).await?;
         }
-        let earliest = || GroupSpec { initial_position: "earliest".to_owned(), ..default_group() };
+        let earliest = || GroupSpec {
+            initial_position: "earliest".to_owned(),
+            ..default_group()
+        };
         if self.group(group, deadline).await?.is_none() {
-            let absent = Precondition { version: None, absent: true };
-            match self.put_group(group, absent, |_| Ok(earliest()), deadline).await {
+            let absent = Precondition {
+                version: None,
+                absent: true,
+            };
+            match self
+                .put_group(group, absent, |_| Ok(earliest()), deadline)
+                .await
+            {
                 Ok(_) => {}
                 Err(error) if error.code() == Code::GroupExists => {}
                 Err(error) => return Err(error),
@@ -246,7 +323,9 @@ impl Upstream {
             initial_position: Some("earliest".to_owned()),
             ..SubscriptionSpec::default()
         };
-        let (detail, _) = self.put_subscription(group, Precondition::default(), &wanted, true, deadline).await?;
+        let (detail, _) = self
+            .put_subscription(group, Precondition::default(), &wanted, true, deadline)
+            .await?;
         Ok(detail)
     }
 
@@ -256,9 +335,16 @@ impl Upstream {
     /// `topic_not_found`, `broker_unavailable` when no master was reached.
     pub async fn delete_topic(&self, topic: &str, deadline: Instant) -> Result<Pending, ApiError> {
         let command = Command::request(RequestCode::DeleteTopicInBroker).with_ext("topic", topic);
-        let pending = self.delete_everywhere(&command, mapping::About::Topic(topic), deadline).await?;
+        let pending = self
+            .delete_everywhere(&command, mapping::About::Topic(topic), deadline)
+            .await?;
         let forget = Command::request(RequestCode::DeleteTopicInNamesrv).with_ext("topic", topic);
-        let calls = self.0.options.name_servers.iter().map(|server| self.call(server, forget.clone(), deadline));
+        let calls = self
+            .0
+            .options
+            .name_servers
+            .iter()
+            .map(|server| self.call(server, forget.clone(), deadline));
         for answer in join_all(calls).await {
             if let Err(error) = answer {
                 tracing::debug!(%error, "name server did not forget the topic");
@@ -278,15 +364,22 @@ impl Upstream {
         for (broker, answer) in self.all_masters(command, deadline).await? {
             match answer {
                 Ok(response) => match response.response_code() {
-                    ResponseCode::Success | ResponseCode::TopicNotExist | ResponseCode::SubscriptionGroupNotExist => {
-                        reached += 1
-                    }
+                    ResponseCode::Success
+                    | ResponseCode::TopicNotExist
+                    | ResponseCode::SubscriptionGroupNotExist => reached += 1,
                     _ => return Err(mapping::answer(&response, about)),
                 },
                 Err(_) => pending.push(broker),
             }
         }
-        if reached == 0 { Err(ApiError::new(Code::BrokerUnavailable, "no broker can be reached")) } else { Ok(pending) }
+        if reached == 0 {
+            Err(ApiError::new(
+                Code::BrokerUnavailable,
+                "no broker can be reached",
+            ))
+        } else {
+            Ok(pending)
+        }
     }
 
     /// Topics of users: name, queues in all, attributes.
@@ -299,8 +392,14 @@ impl Upstream {
     ) -> Result<BTreeMap<String, (i64, BTreeMap<String, String>)>, ApiError> {
         let masters = self.masters(deadline).await?;
         let mut topics: BTreeMap<String, (i64, BTreeMap<String, String>)> = BTreeMap::new();
-        for (name, config) in self.tables(RequestCode::GetAllTopicConfig, "topicConfigTable", deadline).await? {
-            if is_system_topic(&name) || masters.by_name.contains_key(&name) || masters.clusters.contains(&name) {
+        for (name, config) in self
+            .tables(RequestCode::GetAllTopicConfig, "topicConfigTable", deadline)
+            .await?
+        {
+            if is_system_topic(&name)
+                || masters.by_name.contains_key(&name)
+                || masters.clusters.contains(&name)
+            {
                 continue;
             }
             let entry = topics.entry(name).or_default();
@@ -323,8 +422,18 @@ impl Upstream {
     /// # Errors
     /// `no_route`, `broker_unavailable`.
     pub async fn groups(&self, deadline: Instant) -> Result<BTreeSet<String>, ApiError> {
-        let table = self.tables(RequestCode::GetAllSubscriptiongroupConfig, "subscriptionGroupTable", deadline).await?;
-        Ok(table.into_iter().map(|(name, _)| name).filter(|name| !is_system_group(name)).collect())
+        let table = self
+            .tables(
+                RequestCode::GetAllSubscriptiongroupConfig,
+                "subscriptionGroupTable",
+                deadline,
+            )
+            .await?;
+        Ok(table
+            .into_iter()
+            .map(|(name, _)| name)
+            .filter(|name| !is_system_group(name))
+            .collect())
     }
 
     async fn tables(
@@ -357,9 +466,18 @@ impl Upstream {
     ///
     /// # Errors
     /// `group_not_found`, `no_route`, `broker_unavailable`.
-    pub async fn get_group(&self, group: &str, deadline: Instant) -> Result<(Arc<GroupDetail>, Pending), ApiError> {
+    pub async fn get_group(
+        &self,
+        group: &str,
+        deadline: Instant,
+    ) -> Result<(Arc<GroupDetail>, Pending), ApiError> {
         let found = self.group_now(group, deadline).await?;
-        found.ok_or_else(|| ApiError::new(Code::GroupNotFound, format!("group '{group}' does not exist")))
+        found.ok_or_else(|| {
+            ApiError::new(
+                Code::GroupNotFound,
+                format!("group '{group}' does not exist"),
+            )
+        })
     }
 
     /// Writes a group. `change` is given what is there.
@@ -395,10 +513,13 @@ impl Upstream {
             let mut newest: Option<GroupDetail> = None;
             let mut reached = 0;
             for (broker, answer) in self.all_masters(&command, deadline).await? {
-                let detail: Option<GroupDetail> = round.take(&broker, answer, mapping::About::Group(group))?;
+                let detail: Option<GroupDetail> =
+                    round.take(&broker, answer, mapping::About::Group(group))?;
                 if let Some(detail) = detail {
                     reached += 1;
-                    newest = newest.filter(|n| n.version >= detail.version).or(Some(detail));
+                    newest = newest
+                        .filter(|n| n.version >= detail.version)
+                        .or(Some(detail));
                 }
             }
             if round.conflict {
@@ -412,7 +533,10 @@ impl Upstream {
 
     fn remember(&self, newest: Option<GroupDetail>) -> Result<Arc<GroupDetail>, ApiError> {
         let Some(detail) = newest else {
-            return Err(ApiError::new(Code::BrokerUnavailable, "no broker can be reached"));
+            return Err(ApiError::new(
+                Code::BrokerUnavailable,
+                "no broker can be reached",
+            ));
         };
         let detail = Arc::new(detail);
         self.0.groups.put(&detail, self.0.options.clock.monotonic());
@@ -459,8 +583,9 @@ impl Upstream {
         topic: &str,
         deadline: Instant,
     ) -> Result<(Arc<GroupDetail>, Pending), ApiError> {
-        let command =
-            Command::request(RequestCode::DeleteSubscription).with_ext("group", group).with_ext("topic", topic);
+        let command = Command::request(RequestCode::DeleteSubscription)
+            .with_ext("group", group)
+            .with_ext("topic", topic);
         self.write_group(&command, group, deadline).await
     }
 
@@ -473,14 +598,20 @@ impl Upstream {
         let mut round = Round::new(Vec::new());
         let (mut newest, mut reached): (Option<GroupDetail>, usize) = (None, 0);
         for (broker, answer) in self.all_masters(command, deadline).await? {
-            let detail: Option<GroupDetail> = round.take(&broker, answer, mapping::About::Group(group))?;
+            let detail: Option<GroupDetail> =
+                round.take(&broker, answer, mapping::About::Group(group))?;
             if let Some(detail) = detail {
                 reached += 1;
-                newest = newest.filter(|n| n.version >= detail.version).or(Some(detail));
+                newest = newest
+                    .filter(|n| n.version >= detail.version)
+                    .or(Some(detail));
             }
         }
         if round.conflict {
-            return Err(ApiError::new(Code::VersionMismatch, "the subscription has another version; read it again"));
+            return Err(ApiError::new(
+                Code::VersionMismatch,
+                "the subscription has another version; read it again",
+            ));
         }
         round.finish(reached)?;
         Ok((self.remember(newest)?, round.pending))
@@ -495,7 +626,9 @@ impl Upstream {
             .with_ext("groupName", group)
             .with_ext("group", group)
             .with_ext("cleanOffset", true);
-        let pending = self.delete_everywhere(&command, mapping::About::Group(group), deadline).await?;
+        let pending = self
+            .delete_everywhere(&command, mapping::About::Group(group), deadline)
+            .await?;
         self.0.groups.outdated(group);
         Ok(pending)
     }
@@ -504,7 +637,11 @@ impl Upstream {
     ///
     /// # Errors
     /// `group_not_found`, `no_route`, `broker_unavailable`.
-    pub async fn lag(&self, group: &str, deadline: Instant) -> Result<Vec<(String, GroupLag)>, ApiError> {
+    pub async fn lag(
+        &self,
+        group: &str,
+        deadline: Instant,
+    ) -> Result<Vec<(String, GroupLag)>, ApiError> {
         let command = Command::request(RequestCode::GroupLag).with_ext("group", group);
         let (mut found, mut last) = (Vec::new(), None);
         for (broker, answer) in self.all_masters(&command, deadline).await? {
@@ -512,7 +649,9 @@ impl Upstream {
                 Ok(response) if response.response_code() == ResponseCode::Success => {
                     found.push((broker, body(&response)?))
                 }
-                Ok(response) => last = Some(mapping::answer(&response, mapping::About::Group(group))),
+                Ok(response) => {
+                    last = Some(mapping::answer(&response, mapping::About::Group(group)))
+                }
                 Err(error) => last = Some(error),
             }
         }
@@ -526,18 +665,31 @@ impl Upstream {
     ///
     /// # Errors
     /// `no_route`, `broker_unavailable`.
-    pub async fn groups_behind(&self, topic: &str, deadline: Instant) -> Result<Vec<(String, i64)>, ApiError> {
+    pub async fn groups_behind(
+        &self,
+        topic: &str,
+        deadline: Instant,
+    ) -> Result<Vec<(String, i64)>, ApiError> {
         let mut behind = Vec::new();
         for group in self.groups(deadline).await? {
-            let Some(detail) = self.group(&group, deadline).await? else { continue };
+            let Some(detail) = self.group(&group, deadline).await? else {
+                continue;
+            };
             if !detail.subscriptions.iter().any(|s| s.topic == topic) {
                 continue;
             }
             let retry = format!("+{topic}");
-            let queues = self.lag(&group, deadline).await?.into_iter().flat_map(|(_, lag)| lag.queues);
+            let queues = self
+                .lag(&group, deadline)
+                .await?
+                .into_iter()
+                .flat_map(|(_, lag)| lag.queues);
             let lag: i64 = queues
                 .filter(|q| q.topic == topic || q.retry && q.topic.ends_with(&retry))
-                .map(|q| (q.max_offset - q.next_deliver.max(q.min_offset)).max(0) + i64::try_from(q.in_flight + q.waiting).unwrap_or(i64::MAX))
+                .map(|q| {
+                    (q.max_offset - q.next_deliver.max(q.min_offset)).max(0)
+                        + i64::try_from(q.in_flight + q.waiting).unwrap_or(i64::MAX)
+                })
                 .sum();
             if lag > 0 {
                 behind.push((group, lag));
@@ -550,21 +702,42 @@ impl Upstream {
     ///
     /// # Errors
     /// `topic_not_found`, `group_not_found`, `no_route`, `broker_unavailable`.
-    pub async fn ensure_for_subscription(&self, group: &str, topic: &str, deadline: Instant) -> Result<Arc<GroupDetail>, ApiError> {
+    pub async fn ensure_for_subscription(
+        &self,
+        group: &str,
+        topic: &str,
+        deadline: Instant,
+    ) -> Result<Arc<GroupDetail>, ApiError> {
         if self.topic_now(topic, deadline).await?.0.is_empty() {
             if !self.0.options.auto_create {
-                return Err(ApiError::new(Code::TopicNotFound, format!("topic '{topic}' does not exist; create it with PUT")));
+                return Err(ApiError::new(
+                    Code::TopicNotFound,
+                    format!("topic '{topic}' does not exist; create it with PUT"),
+                ));
             }
             self.create_topic(topic, deadline).await?;
         }
         match self.group_now(group, deadline).await? {
             Some((detail, _)) => Ok(detail),
             None if self.0.options.auto_create => {
-                let spec = GroupSpec { initial_position: "earliest".to_owned(), ..default_group() };
-                let made = self.put_group(group, Precondition::default(), |now| Ok(now.map_or_else(|| spec.clone(), |g| g.spec.clone())), deadline).await?;
+                let spec = GroupSpec {
+                    initial_position: "earliest".to_owned(),
+                    ..default_group()
+                };
+                let made = self
+                    .put_group(
+                        group,
+                        Precondition::default(),
+                        |now| Ok(now.map_or_else(|| spec.clone(), |g| g.spec.clone())),
+                        deadline,
+                    )
+                    .await?;
                 Ok(made.0)
             }
-            None => Err(ApiError::new(Code::GroupNotFound, format!("group '{group}' does not exist; create it with PUT"))),
+            None => Err(ApiError::new(
+                Code::GroupNotFound,
+                format!("group '{group}' does not exist; create it with PUT"),
+            )),
         }
     }
 
@@ -582,14 +755,19 @@ impl Upstream {
 pub fn default_group() -> GroupSpec {
     let seconds = [1, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600];
     GroupSpec {
-        backoff: wire::body::gantry::Backoff::List { delays_ms: seconds.iter().map(|s| s * 1_000).collect() },
+        backoff: wire::body::gantry::Backoff::List {
+            delays_ms: seconds.iter().map(|s| s * 1_000).collect(),
+        },
         dead_letter_retention_ms: 14 * 86_400_000,
         ..GroupSpec::default()
     }
 }
 
 fn too_many_writers() -> ApiError {
-    ApiError::new(Code::VersionMismatch, "others write this resource at the same time; read it and try again")
+    ApiError::new(
+        Code::VersionMismatch,
+        "others write this resource at the same time; read it and try again",
+    )
 }
 
 /// Answers of one write to all masters.
@@ -601,7 +779,11 @@ struct Round {
 
 impl Round {
     fn new(pending: Pending) -> Self {
-        Self { pending, conflict: false, last: None }
+        Self {
+            pending,
+            conflict: false,
+            last: None,
+        }
     }
 
     /// The body of a success; notes who was not reached and who has another version.
@@ -612,10 +794,15 @@ impl Round {
         about: mapping::About<'_>,
     ) -> Result<Option<T>, ApiError> {
         match answer {
-            Ok(response) if response.response_code() == ResponseCode::Success => body(&response).map(Some),
+            Ok(response) if response.response_code() == ResponseCode::Success => {
+                body(&response).map(Some)
+            }
             Ok(response) => {
                 let error = mapping::answer(&response, about);
-                if matches!(error.code(), Code::VersionMismatch | Code::TopicExists | Code::GroupExists) {
+                if matches!(
+                    error.code(),
+                    Code::VersionMismatch | Code::TopicExists | Code::GroupExists
+                ) {
                     self.conflict = true;
                     return Ok(None);
                 }
@@ -635,6 +822,9 @@ impl Round {
         if reached > 0 {
             return Ok(());
         }
-        Err(self.last.take().unwrap_or_else(|| ApiError::new(Code::BrokerUnavailable, "no broker can be reached")))
+        Err(self
+            .last
+            .take()
+            .unwrap_or_else(|| ApiError::new(Code::BrokerUnavailable, "no broker can be reached")))
     }
 }

@@ -41,14 +41,19 @@ impl Upstream {
         {
             return Ok(Arc::clone(&known.1));
         }
-        self.refresh_masters(deadline).await.or_else(|error| cached.map(|known| Arc::clone(&known.1)).ok_or(error))
+        self.refresh_masters(deadline)
+            .await
+            .or_else(|error| cached.map(|known| Arc::clone(&known.1)).ok_or(error))
     }
 
     /// Masters as the name servers know them now.
     ///
     /// # Errors
     /// `no_route`.
-    pub(super) async fn refresh_masters(&self, deadline: Instant) -> Result<Arc<Masters>, ApiError> {
+    pub(super) async fn refresh_masters(
+        &self,
+        deadline: Instant,
+    ) -> Result<Arc<Masters>, ApiError> {
         let before = self.0.brokers.current.load_full();
         let _one = self.0.brokers.fetching.lock().await;
         let after = self.0.brokers.current.load_full();
@@ -57,13 +62,24 @@ impl Upstream {
         {
             return Ok(Arc::clone(&known.1));
         }
-        let response = self.ask_name_server(&Command::request(RequestCode::GetBrokerClusterInfo), deadline).await?;
+        let response = self
+            .ask_name_server(
+                &Command::request(RequestCode::GetBrokerClusterInfo),
+                deadline,
+            )
+            .await?;
         if response.response_code() != ResponseCode::Success {
-            return Err(ApiError::new(Code::NoRoute, "the name server does not know the cluster"));
+            return Err(ApiError::new(
+                Code::NoRoute,
+                "the name server does not know the cluster",
+            ));
         }
         let masters = Arc::new(read(&response));
         let now = self.0.options.clock.monotonic();
-        self.0.brokers.current.store(Some(Arc::new((now, Arc::clone(&masters)))));
+        self.0
+            .brokers
+            .current
+            .store(Some(Arc::new((now, Arc::clone(&masters)))));
         Ok(masters)
     }
 
@@ -74,16 +90,27 @@ impl Upstream {
         {
             return Some(addr.clone());
         }
-        self.refresh_masters(deadline).await.ok()?.by_name.get(broker).cloned()
+        self.refresh_masters(deadline)
+            .await
+            .ok()?
+            .by_name
+            .get(broker)
+            .cloned()
     }
 
     /// Asks the name servers in turn until one answers.
-    pub(super) async fn ask_name_server(&self, command: &Command, deadline: Instant) -> Result<Command, ApiError> {
+    pub(super) async fn ask_name_server(
+        &self,
+        command: &Command,
+        deadline: Instant,
+    ) -> Result<Command, ApiError> {
         const PATIENCE: Duration = Duration::from_secs(3);
         let servers = &self.0.options.name_servers;
         let first = self.0.routes.next_name_server();
         for i in 0..servers.len() {
-            let left = deadline.saturating_duration_since(Instant::now()).min(PATIENCE);
+            let left = deadline
+                .saturating_duration_since(Instant::now())
+                .min(PATIENCE);
             if left.is_zero() {
                 return Err(mapping::out_of_time());
             }
@@ -93,16 +120,23 @@ impl Upstream {
                 Err(error) => tracing::debug!(%error, "name server did not answer"),
             }
         }
-        Err(ApiError::new(Code::NoRoute, "no name server can be reached"))
+        Err(ApiError::new(
+            Code::NoRoute,
+            "no name server can be reached",
+        ))
     }
 }
 
 fn read(response: &Command) -> Masters {
     let mut masters = Masters::default();
-    let Ok(info) = parse(&response.body.to_bytes()) else { return masters };
+    let Ok(info) = parse(&response.body.to_bytes()) else {
+        return masters;
+    };
     if let Some(Value::Object(table)) = info.get("brokerAddrTable") {
         for (name, broker) in table {
-            if let Some(Value::String(addr)) = broker.get("brokerAddrs").and_then(|addrs| addrs.get("0")) {
+            if let Some(Value::String(addr)) =
+                broker.get("brokerAddrs").and_then(|addrs| addrs.get("0"))
+            {
                 masters.by_name.insert(name.clone(), addr.clone());
             }
         }

@@ -141,13 +141,24 @@ impl Drop for Popped {
         if self.messages.is_empty() {
             return;
         }
-        let Some(giver) = self.giver.take() else { return };
-        let items: Vec<Settlement> =
-            self.take().into_iter().map(|m| Settlement { lease: m.lease, op: SettleOp::Suspend }).collect();
+        let Some(giver) = self.giver.take() else {
+            return;
+        };
+        let items: Vec<Settlement> = self
+            .take()
+            .into_iter()
+            .map(|m| Settlement {
+                lease: m.lease,
+                op: SettleOp::Suspend,
+            })
+            .collect();
         let tracker = giver.upstream.0.options.tracker.clone();
         tracker.spawn(async move {
             let deadline = Instant::now() + Duration::from_secs(5);
-            giver.upstream.settle(&giver.scope, &giver.group, &items, deadline).await;
+            giver
+                .upstream
+                .settle(&giver.scope, &giver.group, &items, deadline)
+                .await;
         });
     }
 }
@@ -167,9 +178,16 @@ pub enum SettleOp {
     /// Done.
     Ack,
     /// Failed; `delay_ms` None = the retry policy's next.
-    Nack { delay_ms: Option<u64>, code: Option<String>, reason: Option<String> },
+    Nack {
+        delay_ms: Option<u64>,
+        code: Option<String>,
+        reason: Option<String>,
+    },
     /// Dead-letter now.
-    Dead { code: Option<String>, reason: Option<String> },
+    Dead {
+        code: Option<String>,
+        reason: Option<String>,
+    },
     /// Longer; counted from now; None = the group's.
     Extend { invisible_ms: Option<u64> },
     /// Visible after this time (never longer than it has), attempt counted.
@@ -234,7 +252,9 @@ impl SettleStatus {
     #[must_use]
     pub fn code(self) -> Option<Code> {
         match self {
-            Self::Acked | Self::Nacked | Self::DeadLettered | Self::Extended | Self::Released => None,
+            Self::Acked | Self::Nacked | Self::DeadLettered | Self::Extended | Self::Released => {
+                None
+            }
             Self::Gone => Some(Code::ReceiptGone),
             Self::Limit => Some(Code::LeaseLimitReached),
             Self::Invalid => Some(Code::ReceiptInvalid),
@@ -268,7 +288,9 @@ impl Upstream {
     /// `group_not_found`, `topic_not_found`, `subscription_not_found`, `group_mode_conflict`, `too_many_inflight`,
     /// `broker_unavailable` (no broker reached).
     pub async fn pop(&self, request: &PopRequest) -> Result<Popped, ApiError> {
-        let group = self.group_for_receive(&request.group, request.topic.as_deref(), request.deadline).await?;
+        let group = self
+            .group_for_receive(&request.group, request.topic.as_deref(), request.deadline)
+            .await?;
         let mut all = Popped::default();
         all.giver = Some(self.giver(request));
         let mut asked = 0_usize;
@@ -276,23 +298,34 @@ impl Upstream {
         for topic in self.topics_of(&group, request.topic.as_deref()) {
             let Some(route) = self.route(&topic, request.deadline).await? else {
                 if request.topic.is_some() {
-                    return Err(ApiError::new(Code::TopicNotFound, format!("topic '{topic}' does not exist")));
+                    return Err(ApiError::new(
+                        Code::TopicNotFound,
+                        format!("topic '{topic}' does not exist"),
+                    ));
                 }
                 continue;
             };
             let start = self.0.routes.next_name_server();
             for i in 0..route.readable.len() {
-                let left =
-                    request.max.min(POP_MAX).saturating_sub(u32::try_from(all.messages.len()).unwrap_or(u32::MAX));
+                let left = request
+                    .max
+                    .min(POP_MAX)
+                    .saturating_sub(u32::try_from(all.messages.len()).unwrap_or(u32::MAX));
                 let bytes: usize = all.messages.iter().map(|m| m.body.len()).sum();
-                let bytes_left = request.max_bytes.saturating_sub(u32::try_from(bytes).unwrap_or(u32::MAX));
+                let bytes_left = request
+                    .max_bytes
+                    .saturating_sub(u32::try_from(bytes).unwrap_or(u32::MAX));
                 if left == 0 || (bytes_left == 0 && !all.messages.is_empty()) {
                     all.more = true;
                     return Ok(all);
                 }
-                let broker = Arc::clone(&route.readable[(start.wrapping_add(i)) % route.readable.len()]);
+                let broker =
+                    Arc::clone(&route.readable[(start.wrapping_add(i)) % route.readable.len()]);
                 asked += 1;
-                match self.pop_broker(request, &topic, &broker, left, bytes_left, &group).await {
+                match self
+                    .pop_broker(request, &topic, &broker, left, bytes_left, &group)
+                    .await
+                {
                     Ok(mut part) => {
                         all.more |= part.more;
                         all.paused |= part.paused;
@@ -300,8 +333,12 @@ impl Upstream {
                     }
                     Err(error) => {
                         let reason = match error.code() {
-                            Code::BrokerUnavailable | Code::BrokerTimeout | Code::BrokerBusy => "unreachable",
-                            Code::GroupNotFound | Code::SubscriptionNotFound if route.readable.len() > 1 => {
+                            Code::BrokerUnavailable | Code::BrokerTimeout | Code::BrokerBusy => {
+                                "unreachable"
+                            }
+                            Code::GroupNotFound | Code::SubscriptionNotFound
+                                if route.readable.len() > 1 =>
+                            {
                                 "stale_config"
                             }
                             _ => return Err(error),
@@ -321,7 +358,11 @@ impl Upstream {
     }
 
     fn giver(&self, request: &PopRequest) -> Giver {
-        Giver { upstream: self.clone(), scope: request.scope.clone(), group: request.group.clone() }
+        Giver {
+            upstream: self.clone(),
+            scope: request.scope.clone(),
+            group: request.group.clone(),
+        }
     }
 
     /// The topics to sweep, in rotated order.
@@ -329,7 +370,11 @@ impl Upstream {
         if let Some(topic) = named {
             return vec![topic.to_owned()];
         }
-        let mut topics: Vec<String> = group.subscriptions.iter().map(|s| s.topic.clone()).collect();
+        let mut topics: Vec<String> = group
+            .subscriptions
+            .iter()
+            .map(|s| s.topic.clone())
+            .collect();
         if topics.len() > 1 {
             let by = self.0.routes.next_name_server() % topics.len();
             topics.rotate_left(by);
@@ -360,13 +405,19 @@ impl Upstream {
         ext.put("gantry", "1");
         ext.put("member", &request.member);
         ext.put("maxBytes", max_bytes.max(1));
-        let (upstream, broker, group, topic) = (self.clone(), Arc::clone(broker), Arc::clone(group), topic.to_owned());
+        let (upstream, broker, group, topic) = (
+            self.clone(),
+            Arc::clone(broker),
+            Arc::clone(group),
+            topic.to_owned(),
+        );
         let (giver, deadline) = (self.giver(request), request.deadline);
         let task = self.0.options.tracker.spawn(async move {
             let response = upstream.call(&broker.addr, command, deadline).await?;
             upstream.read_pop(&response, &broker.name, &topic, &group, giver)
         });
-        task.await.unwrap_or_else(|_| Err(ApiError::new(Code::Internal, "the receive was interrupted")))
+        task.await
+            .unwrap_or_else(|_| Err(ApiError::new(Code::Internal, "the receive was interrupted")))
     }
 
     fn read_pop(
@@ -381,7 +432,9 @@ impl Upstream {
         popped.paused = response.ext.bool("paused");
         match response.response_code() {
             ResponseCode::Success => {}
-            ResponseCode::PollingTimeout | ResponseCode::PullNotFound | ResponseCode::PullRetryImmediately => {
+            ResponseCode::PollingTimeout
+            | ResponseCode::PullNotFound
+            | ResponseCode::PullRetryImmediately => {
                 return Ok(popped);
             }
             _ => {
@@ -389,7 +442,13 @@ impl Upstream {
                 return Err(self.forget_if_unknown(mapping::answer(response, about), &giver.group));
             }
         }
-        if response.ext.optional::<u64>("groupVersion").ok().flatten().is_some_and(|v| v > group.version) {
+        if response
+            .ext
+            .optional::<u64>("groupVersion")
+            .ok()
+            .flatten()
+            .is_some_and(|v| v > group.version)
+        {
             self.0.groups.outdated(&giver.group);
         }
         let context = decode::Context {
@@ -401,7 +460,12 @@ impl Upstream {
             now_ms: i64::try_from(self.now_ms()).unwrap_or(i64::MAX),
         };
         popped.messages = decode::deliveries(response, &context)?;
-        popped.more = response.ext.optional::<i64>("restNum").ok().flatten().is_some_and(|n| n > 0);
+        popped.more = response
+            .ext
+            .optional::<i64>("restNum")
+            .ok()
+            .flatten()
+            .is_some_and(|n| n > 0);
         if !popped.messages.is_empty() {
             self.0.notifier.taken(&giver.group, topic, broker);
         }

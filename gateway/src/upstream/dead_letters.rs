@@ -85,7 +85,9 @@ impl Upstream {
         }
         let mut page = DeadPage::default();
         for holder in &brokers {
-            let Some(addr) = self.master(&holder.broker, deadline).await else { continue };
+            let Some(addr) = self.master(&holder.broker, deadline).await else {
+                continue;
+            };
             for queue in &holder.detail.queues {
                 let here = (holder.broker.as_str(), queue.id);
                 let start = match &from {
@@ -104,7 +106,16 @@ impl Upstream {
                     }
                     let want = (limit - page.items.len()).min(PULL_MAX);
                     at = self
-                        .pull_dead(&addr, &topic, &holder.broker, queue.id, at, want, &mut page.items, deadline)
+                        .pull_dead(
+                            &addr,
+                            &topic,
+                            &holder.broker,
+                            queue.id,
+                            at,
+                            want,
+                            &mut page.items,
+                            deadline,
+                        )
                         .await?;
                 }
             }
@@ -138,25 +149,30 @@ impl Upstream {
         ext.put("subscription", "*");
         ext.put("subVersion", "0");
         ext.put("expressionType", "TAG");
-        let response =
-            self.0.client.invoke(addr, command, time_left(deadline)?).await.map_err(|e| mapping::remoting(&e))?;
+        let response = self
+            .0
+            .client
+            .invoke(addr, command, time_left(deadline)?)
+            .await
+            .map_err(|e| mapping::remoting(&e))?;
         let next: Option<i64> = response.ext.optional("nextBeginOffset").ok().flatten();
         match response.response_code() {
             ResponseCode::Success => {
                 let body = response.body.to_bytes();
                 let mut last = offset;
                 for record in RecordView::each(&body) {
-                    let record =
-                        record.map_err(|_| ApiError::new(Code::Internal, "the broker's answer cannot be read"))?;
+                    let record = record.map_err(|_| {
+                        ApiError::new(Code::Internal, "the broker's answer cannot be read")
+                    })?;
                     last = record.queue_offset + 1;
                     let content = decode::content(&record, &body);
                     out.push(letter(&record, broker, content));
                 }
                 Ok(next.unwrap_or(last).max(offset + 1))
             }
-            ResponseCode::PullNotFound | ResponseCode::PullRetryImmediately | ResponseCode::PullOffsetMoved => {
-                Ok(next.filter(|n| *n > offset).unwrap_or(i64::MAX))
-            }
+            ResponseCode::PullNotFound
+            | ResponseCode::PullRetryImmediately
+            | ResponseCode::PullOffsetMoved => Ok(next.filter(|n| *n > offset).unwrap_or(i64::MAX)),
             _ => Err(mapping::answer(&response, mapping::About::Topic(topic))),
         }
     }
@@ -174,7 +190,10 @@ fn letter(record: &RecordView<'_>, broker: &str, content: Content) -> DeadLetter
         attempts: i64::from(record.reconsume_times).max(1),
         first_delivered_at_ms: number(names::FIRST_POP_TIME),
         dead_at_ms: number(names::DEAD_AT).unwrap_or(record.store_ts_ms),
-        cause: record.property(names::DEAD_CAUSE).unwrap_or("maxAttempts").to_owned(),
+        cause: record
+            .property(names::DEAD_CAUSE)
+            .unwrap_or("maxAttempts")
+            .to_owned(),
         code: record.property(names::ERR_CODE).map(str::to_owned),
         reason: record.property(names::ERR_REASON).map(str::to_owned),
         tag: content.tag,

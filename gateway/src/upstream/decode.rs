@@ -29,18 +29,34 @@ pub(super) struct Context<'a> {
 ///
 /// # Errors
 /// `internal` for an answer that cannot be read.
-pub(super) fn deliveries(response: &Command, context: &Context<'_>) -> Result<Vec<Delivery>, ApiError> {
+pub(super) fn deliveries(
+    response: &Command,
+    context: &Context<'_>,
+) -> Result<Vec<Delivery>, ApiError> {
     let body = response.body.to_bytes();
     let unreadable = |why: &str| {
         tracing::error!(broker = context.broker, why, "pop answer cannot be read");
         ApiError::new(Code::Internal, "the broker's answer cannot be read")
     };
-    let mut leases = response.ext.get("leases").unwrap_or_default().split(';').filter(|l| !l.is_empty());
-    let popped_at: i64 = response.ext.optional("popTime").ok().flatten().unwrap_or(context.now_ms);
+    let mut leases = response
+        .ext
+        .get("leases")
+        .unwrap_or_default()
+        .split(';')
+        .filter(|l| !l.is_empty());
+    let popped_at: i64 = response
+        .ext
+        .optional("popTime")
+        .ok()
+        .flatten()
+        .unwrap_or(context.now_ms);
     let mut out = Vec::new();
     for record in RecordView::each(&body) {
         let record = record.map_err(|e| unreadable(&e.to_string()))?;
-        let lease = leases.next().and_then(lease_entry).ok_or_else(|| unreadable("fewer leases than messages"))?;
+        let lease = leases
+            .next()
+            .and_then(lease_entry)
+            .ok_or_else(|| unreadable("fewer leases than messages"))?;
         out.push(delivery(&record, &body, lease, popped_at, context));
     }
     Ok(out)
@@ -85,9 +101,13 @@ fn delivery(
         delivered_at_ms: popped_at,
     };
     let content = content(record, source);
-    let first_pop = record.property(names::FIRST_POP_TIME).and_then(|t| t.parse().ok());
+    let first_pop = record
+        .property(names::FIRST_POP_TIME)
+        .and_then(|t| t.parse().ok());
     Delivery {
-        receipt: context.receipts.encode(context.scope, context.group, &lease),
+        receipt: context
+            .receipts
+            .encode(context.scope, context.group, &lease),
         lease,
         broker: context.broker.to_owned(),
         first_delivered_at_ms: first_pop.unwrap_or(popped_at),
@@ -111,7 +131,10 @@ fn delivery(
 }
 
 pub(super) fn last_error(record: &RecordView<'_>) -> Option<LastError> {
-    let (code, reason) = (record.property(names::ERR_CODE), record.property(names::ERR_REASON));
+    let (code, reason) = (
+        record.property(names::ERR_CODE),
+        record.property(names::ERR_REASON),
+    );
     let at_ms = record.property(names::ERR_AT).and_then(|t| t.parse().ok());
     if code.is_none() && reason.is_none() && at_ms.is_none() {
         return None;
@@ -160,7 +183,13 @@ pub(super) fn content(record: &RecordView<'_>, source: &Bytes) -> Content {
             names::UNIQ_KEY => content.message_id = value.to_owned(),
             names::ORIGIN_MESSAGE_ID => origin_id = Some(value),
             names::TAGS => content.tag = Some(value.to_owned()),
-            names::KEYS => content.keys = value.split(' ').filter(|k| !k.is_empty()).map(str::to_owned).collect(),
+            names::KEYS => {
+                content.keys = value
+                    .split(' ')
+                    .filter(|k| !k.is_empty())
+                    .map(str::to_owned)
+                    .collect()
+            }
             names::SHARDING_KEY => content.ordering_key = Some(value.to_owned()),
             names::CONTENT_TYPE => content.content_type = value.to_owned(),
             names::TRACE_PARENT => content.traceparent = Some(value.to_owned()),
@@ -175,12 +204,16 @@ pub(super) fn content(record: &RecordView<'_>, source: &Bytes) -> Content {
                 }
             }
             other if names::is_reserved(other) => {}
-            other => content.properties.push((other.to_owned(), value.to_owned())),
+            other => content
+                .properties
+                .push((other.to_owned(), value.to_owned())),
         }
     }
     if content.message_id.is_empty() {
-        content.message_id =
-            origin_id.map_or_else(|| format!("{}-{}", record.queue_id, record.physical_offset), str::to_owned);
+        content.message_id = origin_id.map_or_else(
+            || format!("{}-{}", record.queue_id, record.physical_offset),
+            str::to_owned,
+        );
     }
     if content.content_type.is_empty() {
         content.content_type = guess_content_type(&content.body).to_owned();
@@ -195,7 +228,9 @@ fn body(record: &RecordView<'_>, source: &Bytes) -> Bytes {
     let kind = record.sys_flag & COMPRESSION_TYPE;
     if record.sys_flag & flags::COMPRESSED != 0 && (kind == 0 || kind == ZLIB) {
         let mut out = Vec::new();
-        let read = ZlibDecoder::new(record.body).take(INFLATED_MAX + 1).read_to_end(&mut out);
+        let read = ZlibDecoder::new(record.body)
+            .take(INFLATED_MAX + 1)
+            .read_to_end(&mut out);
         if read.is_ok() && out.len() as u64 <= INFLATED_MAX {
             return out.into();
         }

@@ -26,7 +26,11 @@ impl GroupCache {
     }
 
     fn get(&self, group: &str, now: Monotonic) -> Option<Arc<GroupDetail>> {
-        self.groups.read().get(group).filter(|(at, _)| now.since(*at) < FRESH).map(|(_, detail)| Arc::clone(detail))
+        self.groups
+            .read()
+            .get(group)
+            .filter(|(at, _)| now.since(*at) < FRESH)
+            .map(|(_, detail)| Arc::clone(detail))
     }
 
     pub(super) fn put(&self, detail: &Arc<GroupDetail>, now: Monotonic) {
@@ -43,11 +47,18 @@ impl Upstream {
     ///
     /// # Errors
     /// `no_route`, `broker_unavailable` when no broker can be asked.
-    pub(super) async fn group(&self, group: &str, deadline: Instant) -> Result<Option<Arc<GroupDetail>>, ApiError> {
+    pub(super) async fn group(
+        &self,
+        group: &str,
+        deadline: Instant,
+    ) -> Result<Option<Arc<GroupDetail>>, ApiError> {
         if let Some(detail) = self.0.groups.get(group, self.0.options.clock.monotonic()) {
             return Ok(Some(detail));
         }
-        Ok(self.group_now(group, deadline).await?.map(|(detail, _)| detail))
+        Ok(self
+            .group_now(group, deadline)
+            .await?
+            .map(|(detail, _)| detail))
     }
 
     /// The group in its newest version among the brokers that answer, and those that do not.
@@ -73,8 +84,11 @@ impl Upstream {
                         newest = Some(detail);
                     }
                 }
-                Ok(response) if response.response_code() == ResponseCode::SubscriptionGroupNotExist => {}
-                Ok(response) => return Err(mapping::answer(&response, mapping::About::Group(group))),
+                Ok(response)
+                    if response.response_code() == ResponseCode::SubscriptionGroupNotExist => {}
+                Ok(response) => {
+                    return Err(mapping::answer(&response, mapping::About::Group(group)));
+                }
                 Err(error) => {
                     silent.push(broker);
                     last = Some(error);
@@ -101,9 +115,15 @@ impl Upstream {
     ) -> Result<Arc<GroupDetail>, ApiError> {
         let known = self.group(group, deadline).await?;
         let Some(topic) = topic else {
-            return known.ok_or_else(|| ApiError::new(Code::GroupNotFound, format!("group '{group}' does not exist")));
+            return known.ok_or_else(|| {
+                ApiError::new(
+                    Code::GroupNotFound,
+                    format!("group '{group}' does not exist"),
+                )
+            });
         };
-        let subscribed = |detail: &GroupDetail| detail.subscriptions.iter().any(|s| s.topic == topic);
+        let subscribed =
+            |detail: &GroupDetail| detail.subscriptions.iter().any(|s| s.topic == topic);
         if let Some(detail) = &known
             && subscribed(detail)
         {
@@ -122,13 +142,19 @@ impl Upstream {
                 );
                 Err(ApiError::new(Code::SubscriptionNotFound, detail))
             }
-            None => Err(ApiError::new(Code::GroupNotFound, format!("group '{group}' does not exist"))),
+            None => Err(ApiError::new(
+                Code::GroupNotFound,
+                format!("group '{group}' does not exist"),
+            )),
         }
     }
 
     /// An answer that says the group or subscription is not there makes the cache forget it.
     pub(super) fn forget_if_unknown(&self, error: ApiError, group: &str) -> ApiError {
-        if matches!(error.code(), Code::GroupNotFound | Code::SubscriptionNotFound) {
+        if matches!(
+            error.code(),
+            Code::GroupNotFound | Code::SubscriptionNotFound
+        ) {
             self.0.groups.outdated(group);
         }
         error

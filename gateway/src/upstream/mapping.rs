@@ -8,17 +8,24 @@ use wire::{Command, ResponseCode};
 /// No time left before the call was made.
 #[must_use]
 pub fn out_of_time() -> ApiError {
-    ApiError::new(Code::BrokerTimeout, "the time for this request (Mq-Timeout) ended before a broker answered")
+    ApiError::new(
+        Code::BrokerTimeout,
+        "the time for this request (Mq-Timeout) ended before a broker answered",
+    )
 }
 
 /// A call without an answer. Where the request had been written, the outcome is unknown.
 #[must_use]
 pub fn remoting(error: &RemotingError) -> ApiError {
     let mapped = match (error.kind, error.written) {
-        (ErrorKind::TooLarge, _) => {
-            ApiError::new(Code::RequestTooLarge, "the request does not fit one frame of 16 MiB")
-        }
-        (ErrorKind::Refused, _) => ApiError::new(Code::BrokerBusy, "the broker reads too slowly; nothing was sent"),
+        (ErrorKind::TooLarge, _) => ApiError::new(
+            Code::RequestTooLarge,
+            "the request does not fit one frame of 16 MiB",
+        ),
+        (ErrorKind::Refused, _) => ApiError::new(
+            Code::BrokerBusy,
+            "the broker reads too slowly; nothing was sent",
+        ),
         (ErrorKind::Connect, _) | (ErrorKind::Closed, false) => {
             ApiError::new(Code::BrokerUnavailable, "the broker cannot be reached")
         }
@@ -29,7 +36,11 @@ pub fn remoting(error: &RemotingError) -> ApiError {
         ),
     };
     tracing::debug!(error = %error, "call failed");
-    if error.written { mapped.unknown_outcome() } else { mapped }
+    if error.written {
+        mapped.unknown_outcome()
+    } else {
+        mapped
+    }
 }
 
 /// What the call was about: it decides between codes that mean different things.
@@ -48,19 +59,23 @@ pub enum About<'a> {
 impl About<'_> {
     fn topic(self) -> ApiError {
         match self {
-            Self::Send(topic) | Self::Topic(topic) | Self::Receive(_, topic) => {
-                ApiError::new(Code::TopicNotFound, format!("topic '{topic}' does not exist"))
-            }
+            Self::Send(topic) | Self::Topic(topic) | Self::Receive(_, topic) => ApiError::new(
+                Code::TopicNotFound,
+                format!("topic '{topic}' does not exist"),
+            ),
             Self::Group(_) => ApiError::new(Code::TopicNotFound, "the topic does not exist"),
         }
     }
 
     fn group(self) -> ApiError {
         match self {
-            Self::Group(group) | Self::Receive(group, _) => {
-                ApiError::new(Code::GroupNotFound, format!("group '{group}' does not exist"))
+            Self::Group(group) | Self::Receive(group, _) => ApiError::new(
+                Code::GroupNotFound,
+                format!("group '{group}' does not exist"),
+            ),
+            Self::Send(_) | Self::Topic(_) => {
+                ApiError::new(Code::GroupNotFound, "the group does not exist")
             }
-            Self::Send(_) | Self::Topic(_) => ApiError::new(Code::GroupNotFound, "the group does not exist"),
         }
     }
 }
@@ -81,14 +96,25 @@ fn by_reason(reason: &str, response: &Command, about: About<'_>) -> Option<ApiEr
         Code::TopicNotFound => return Some(about.topic()),
         Code::GroupNotFound => return Some(about.group()),
         Code::SubscriptionNotFound => match about {
-            About::Receive(group, topic) => format!("group '{group}' does not subscribe topic '{topic}'"),
-            About::Send(_) | About::Topic(_) | About::Group(_) => "the group does not subscribe this topic".to_owned(),
+            About::Receive(group, topic) => {
+                format!("group '{group}' does not subscribe topic '{topic}'")
+            }
+            About::Send(_) | About::Topic(_) | About::Group(_) => {
+                "the group does not subscribe this topic".to_owned()
+            }
         },
-        _ => response.remark.clone().unwrap_or_else(|| code.title().to_owned()),
+        _ => response
+            .remark
+            .clone()
+            .unwrap_or_else(|| code.title().to_owned()),
     };
     let mut error = ApiError::new(code, detail);
     if let Some(members) = response.ext.get("members") {
-        let list: Vec<Value> = members.split([',', ';']).filter(|m| !m.is_empty()).map(Value::from).collect();
+        let list: Vec<Value> = members
+            .split([',', ';'])
+            .filter(|m| !m.is_empty())
+            .map(Value::from)
+            .collect();
         error = error.with("members", list);
     }
     for name in ["limit", "actual"] {
@@ -101,41 +127,63 @@ fn by_reason(reason: &str, response: &Command, about: About<'_>) -> Option<ApiEr
 
 /// Every response code has its meaning here.
 fn by_code(code: ResponseCode, response: &Command, about: About<'_>) -> ApiError {
-    let remark = || response.remark.clone().unwrap_or_else(|| code.name().to_owned());
+    let remark = || {
+        response
+            .remark
+            .clone()
+            .unwrap_or_else(|| code.name().to_owned())
+    };
     match code {
-        ResponseCode::FlushDiskTimeout | ResponseCode::SlaveNotAvailable | ResponseCode::FlushSlaveTimeout => {
+        ResponseCode::FlushDiskTimeout
+        | ResponseCode::SlaveNotAvailable
+        | ResponseCode::FlushSlaveTimeout => {
             let detail = "the message is stored, but flush or replicas were not confirmed in time; it may be delivered";
             ApiError::new(Code::DurabilityNotConfirmed, detail).unknown_outcome()
         }
-        ResponseCode::MessageIllegal => {
-            ApiError::new(Code::InvalidField, format!("the broker refused the message: {}", remark()))
-        }
-        ResponseCode::InvalidParameter => {
-            ApiError::new(Code::InvalidField, format!("the broker refused a parameter: {}", remark()))
-        }
-        ResponseCode::SubscriptionParseFailed => {
-            ApiError::new(Code::InvalidFilter, format!("the filter cannot be read: {}", remark()))
-        }
+        ResponseCode::MessageIllegal => ApiError::new(
+            Code::InvalidField,
+            format!("the broker refused the message: {}", remark()),
+        ),
+        ResponseCode::InvalidParameter => ApiError::new(
+            Code::InvalidField,
+            format!("the broker refused a parameter: {}", remark()),
+        ),
+        ResponseCode::SubscriptionParseFailed => ApiError::new(
+            Code::InvalidFilter,
+            format!("the filter cannot be read: {}", remark()),
+        ),
         ResponseCode::TopicNotExist => about.topic(),
         ResponseCode::SubscriptionGroupNotExist => about.group(),
-        ResponseCode::SubscriptionNotExist => {
-            ApiError::new(Code::SubscriptionNotFound, "the group does not subscribe this topic")
-        }
+        ResponseCode::SubscriptionNotExist => ApiError::new(
+            Code::SubscriptionNotFound,
+            "the group does not subscribe this topic",
+        ),
         ResponseCode::QueryNotFound | ResponseCode::NoMessage => {
             ApiError::new(Code::MessageNotFound, "no such message")
         }
-        ResponseCode::NoPermission => {
-            ApiError::new(Code::Forbidden, format!("the broker does not allow this: {}", remark()))
+        ResponseCode::NoPermission => ApiError::new(
+            Code::Forbidden,
+            format!("the broker does not allow this: {}", remark()),
+        ),
+        ResponseCode::TopicExistAlready => {
+            ApiError::new(Code::TopicExists, "the topic exists already")
         }
-        ResponseCode::TopicExistAlready => ApiError::new(Code::TopicExists, "the topic exists already"),
         ResponseCode::SystemBusy | ResponseCode::FlowControl | ResponseCode::PollingFull => {
-            ApiError::new(Code::BrokerBusy, "the broker has too much to do; nothing was stored")
+            ApiError::new(
+                Code::BrokerBusy,
+                "the broker has too much to do; nothing was stored",
+            )
         }
-        ResponseCode::ServiceNotAvailable => ApiError::new(Code::BrokerUnavailable, "the broker cannot serve now"),
-        ResponseCode::GoAway | ResponseCode::NotLeaderForQueue => {
-            ApiError::new(Code::BrokerUnavailable, "the broker does not lead this queue now")
+        ResponseCode::ServiceNotAvailable => {
+            ApiError::new(Code::BrokerUnavailable, "the broker cannot serve now")
         }
-        ResponseCode::RequestCodeNotSupported => ApiError::not_implemented("this broker does not know the request"),
+        ResponseCode::GoAway | ResponseCode::NotLeaderForQueue => ApiError::new(
+            Code::BrokerUnavailable,
+            "the broker does not lead this queue now",
+        ),
+        ResponseCode::RequestCodeNotSupported => {
+            ApiError::not_implemented("this broker does not know the request")
+        }
         ResponseCode::SystemError
         | ResponseCode::Success
         | ResponseCode::TransactionFailed
@@ -151,8 +199,11 @@ fn by_code(code: ResponseCode, response: &Command, about: About<'_>) -> ApiError
 
 fn unexpected(code: ResponseCode, remark: &str) -> ApiError {
     tracing::warn!(code = code.code(), remark, "unexpected answer of a broker");
-    ApiError::new(Code::Internal, "the broker answered in an unexpected way; the log of the gateway has details")
-        .unknown_outcome()
+    ApiError::new(
+        Code::Internal,
+        "the broker answered in an unexpected way; the log of the gateway has details",
+    )
+    .unknown_outcome()
 }
 
 #[cfg(test)]
@@ -161,24 +212,51 @@ mod tests {
 
     #[test]
     fn every_response_code_is_an_error_with_a_sentence() {
-        for code in ResponseCode::ALL.iter().copied().chain([ResponseCode::Unknown(77)]) {
-            for about in [About::Send("t"), About::Receive("g", "t"), About::Topic("t"), About::Group("g")] {
+        for code in ResponseCode::ALL
+            .iter()
+            .copied()
+            .chain([ResponseCode::Unknown(77)])
+        {
+            for about in [
+                About::Send("t"),
+                About::Receive("g", "t"),
+                About::Topic("t"),
+                About::Group("g"),
+            ] {
                 let error = answer(&Command::response(code), about);
-                assert!(error.code().status_u16() >= 400 && !error.detail().is_empty(), "{code}");
+                assert!(
+                    error.code().status_u16() >= 400 && !error.detail().is_empty(),
+                    "{code}"
+                );
             }
         }
     }
 
     #[test]
     fn the_reason_decides_before_the_code() {
-        let response =
-            |code, reason: &str| Command::error(code, "text").with_ext("reason", reason).with_ext("members", "a,b");
-        let error = answer(&response(ResponseCode::NoPermission, "group_mode_conflict"), About::Receive("g", "t"));
+        let response = |code, reason: &str| {
+            Command::error(code, "text")
+                .with_ext("reason", reason)
+                .with_ext("members", "a,b")
+        };
+        let error = answer(
+            &response(ResponseCode::NoPermission, "group_mode_conflict"),
+            About::Receive("g", "t"),
+        );
         assert_eq!(error.code(), Code::GroupModeConflict);
-        assert_eq!(error.fault().extra[0], ("members", serde_json::json!(["a", "b"])));
-        let error = answer(&response(ResponseCode::SystemError, "storage_full"), About::Send("t"));
+        assert_eq!(
+            error.fault().extra[0],
+            ("members", serde_json::json!(["a", "b"]))
+        );
+        let error = answer(
+            &response(ResponseCode::SystemError, "storage_full"),
+            About::Send("t"),
+        );
         assert_eq!(error.code(), Code::StorageFull);
-        let error = answer(&response(ResponseCode::SystemError, "no such reason"), About::Send("t"));
+        let error = answer(
+            &response(ResponseCode::SystemError, "no such reason"),
+            About::Send("t"),
+        );
         assert_eq!(error.code(), Code::Internal);
     }
 }

@@ -14,10 +14,11 @@ pub mod select;
 mod settle;
 
 pub use admin::{BrokerTopic, Pending, Precondition};
-pub use consumer::{
-    Delivery, LastError, Lease, PopRequest, Popped, SettleOp, SettleOutcome, SettleStatus, Settlement, Wake,
-};
 pub use admin::{default_group, etag};
+pub use consumer::{
+    Delivery, LastError, Lease, PopRequest, Popped, SettleOp, SettleOutcome, SettleStatus,
+    Settlement, Wake,
+};
 pub use dead_letters::{DeadLetter, DeadPage};
 pub use producer::{Draft, Durability, Sent};
 
@@ -88,9 +89,18 @@ impl Upstream {
     }
 
     /// Sends one request to a broker; every local failure becomes the error a client sees.
-    async fn call(&self, addr: &str, command: Command, deadline: Instant) -> Result<Command, ApiError> {
+    async fn call(
+        &self,
+        addr: &str,
+        command: Command,
+        deadline: Instant,
+    ) -> Result<Command, ApiError> {
         let left = time_left(deadline)?;
-        self.0.client.invoke(addr, command, left).await.map_err(|e| mapping::remoting(&e))
+        self.0
+            .client
+            .invoke(addr, command, left)
+            .await
+            .map_err(|e| mapping::remoting(&e))
     }
 }
 
@@ -100,5 +110,9 @@ impl Upstream {
 /// `broker_timeout` when nothing is left.
 fn time_left(deadline: Instant) -> Result<Duration, ApiError> {
     let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(mapping::out_of_time()) } else { Ok(left) }
+    if left.is_zero() {
+        Err(mapping::out_of_time())
+    } else {
+        Ok(left)
+    }
 }

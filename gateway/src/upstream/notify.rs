@@ -48,7 +48,9 @@ impl Notifier {
         if channels.is_empty() {
             return;
         }
-        if let Some(channel) = channels.get(&(group.to_owned(), topic.to_owned(), broker.to_owned())) {
+        if let Some(channel) =
+            channels.get(&(group.to_owned(), topic.to_owned(), broker.to_owned()))
+        {
             channel.taken.store(true, Ordering::Release);
         }
     }
@@ -95,21 +97,34 @@ impl Upstream {
         let before = self.0.notifier.waiters.fetch_add(1, Ordering::AcqRel);
         let _place = Place(&self.0.notifier.waiters);
         if before >= WAITERS_MAX {
-            let detail = format!("this gateway holds {WAITERS_MAX} waiting receives; try again or use another gateway");
+            let detail = format!(
+                "this gateway holds {WAITERS_MAX} waiting receives; try again or use another gateway"
+            );
             return Err(ApiError::new(Code::TooManyWaiters, detail).with("limit", WAITERS_MAX));
         }
-        let detail = self.group_for_receive(group, topic, until + Duration::from_secs(1)).await?;
+        let detail = self
+            .group_for_receive(group, topic, until + Duration::from_secs(1))
+            .await?;
         let mut seats = Vec::new();
         for topic in self.topics_of(&detail, topic) {
             if let Some(route) = self.route(&topic, until + Duration::from_secs(1)).await? {
-                seats.extend(route.readable.iter().map(|broker| self.take_seat(group, &topic, broker)));
+                seats.extend(
+                    route
+                        .readable
+                        .iter()
+                        .map(|broker| self.take_seat(group, &topic, broker)),
+                );
             }
         }
         if seats.is_empty() {
             tokio::time::sleep_until(until).await;
             return Ok(Wake::Elapsed);
         }
-        let wakes = select_all(seats.iter().map(|seat| Box::pin(seat.channel.notify.notified())));
+        let wakes = select_all(
+            seats
+                .iter()
+                .map(|seat| Box::pin(seat.channel.notify.notified())),
+        );
         match tokio::time::timeout_at(until, wakes).await {
             Ok(_) => Ok(Wake::Ready),
             Err(_) => Ok(Wake::Elapsed),
@@ -127,7 +142,9 @@ impl Upstream {
         let mut channels = self.0.notifier.channels.lock();
         if let Some(channel) = channels.get(&key) {
             channel.waiting.fetch_add(1, Ordering::AcqRel);
-            return Seat { channel: Arc::clone(channel) };
+            return Seat {
+                channel: Arc::clone(channel),
+            };
         }
         let channel = Arc::new(Channel::default());
         channel.waiting.store(1, Ordering::Release);
@@ -161,7 +178,11 @@ async fn watch(upstream: Upstream, key: Key, channel: Arc<Channel>, broker: Arc<
         match answer {
             Answer::Deliverable => {
                 channel.notify.notify_one();
-                pace = if channel.taken.swap(false, Ordering::AcqRel) { PACE_MIN } else { (pace * 2).min(PACE_MAX) };
+                pace = if channel.taken.swap(false, Ordering::AcqRel) {
+                    PACE_MIN
+                } else {
+                    (pace * 2).min(PACE_MAX)
+                };
                 tokio::time::sleep(pace).await;
             }
             Answer::Nothing => {
@@ -173,7 +194,11 @@ async fn watch(upstream: Upstream, key: Key, channel: Arc<Channel>, broker: Arc<
                 tokio::time::sleep(Duration::from_millis(300)).await;
                 channel.notify.notify_waiters();
                 tokio::time::sleep(Duration::from_millis(200)).await;
-                if upstream.refresh_route(&key.1, Instant::now() + Duration::from_secs(3)).await.is_err() {
+                if upstream
+                    .refresh_route(&key.1, Instant::now() + Duration::from_secs(3))
+                    .await
+                    .is_err()
+                {
                     tracing::debug!(topic = key.1, "route not refreshed");
                 }
             }
@@ -193,10 +218,18 @@ async fn ask(upstream: &Upstream, key: &Key, broker: &Broker) -> Answer {
     ext.put("consumerGroup", &key.0);
     ext.put("topic", &key.1);
     ext.put("queueId", "-1");
-    ext.put("pollTime", u64::try_from(POLL.as_millis()).unwrap_or(u64::MAX));
+    ext.put(
+        "pollTime",
+        u64::try_from(POLL.as_millis()).unwrap_or(u64::MAX),
+    );
     ext.put("bornTime", upstream.now_ms());
     ext.put("gantry", "1");
-    match upstream.0.client.invoke(&broker.addr, command, POLL + Duration::from_secs(5)).await {
+    match upstream
+        .0
+        .client
+        .invoke(&broker.addr, command, POLL + Duration::from_secs(5))
+        .await
+    {
         Ok(response) if response.response_code() == ResponseCode::Success => {
             if response.ext.bool("pollingFull") {
                 Answer::Failed

@@ -77,7 +77,13 @@ impl Upstream {
     /// # Errors
     /// `topic_not_found`, `message_too_large`, `broker_busy`, `broker_unavailable`, `broker_timeout` (outcome unknown),
     /// `durability_not_confirmed` (outcome unknown) …
-    pub async fn send(&self, _scope: &Scope, topic: &str, draft: &Draft, deadline: Instant) -> Result<Sent, ApiError> {
+    pub async fn send(
+        &self,
+        _scope: &Scope,
+        topic: &str,
+        draft: &Draft,
+        deadline: Instant,
+    ) -> Result<Sent, ApiError> {
         let message_id = self.id_of(draft);
         let properties = encode_properties(draft, &message_id)?;
         let payload = Payload {
@@ -86,9 +92,18 @@ impl Upstream {
             properties: &properties,
             durability: draft.durability,
         };
-        let fixed = Fixed { queue: draft.queue.as_ref(), key: draft.ordering_key.as_deref() };
-        let stored = self.store(topic, &payload, fixed, deadline).await.map_err(|e| with_id(e, &message_id))?;
-        Ok(Sent { message_id, ..stored })
+        let fixed = Fixed {
+            queue: draft.queue.as_ref(),
+            key: draft.ordering_key.as_deref(),
+        };
+        let stored = self
+            .store(topic, &payload, fixed, deadline)
+            .await
+            .map_err(|e| with_id(e, &message_id))?;
+        Ok(Sent {
+            message_id,
+            ..stored
+        })
     }
 
     /// Stores several messages in one queue, all or none, with consecutive offsets. All have the same ordering key or
@@ -104,14 +119,18 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<Vec<Sent>, ApiError> {
         let ids: Vec<String> = drafts.iter().map(|d| self.id_of(d)).collect();
-        let properties =
-            drafts.iter().zip(&ids).map(|(d, id)| encode_properties(d, id)).collect::<Result<Vec<_>, _>>()?;
+        let properties = drafts
+            .iter()
+            .zip(&ids)
+            .map(|(d, id)| encode_properties(d, id))
+            .collect::<Result<Vec<_>, _>>()?;
         let entries = drafts.iter().zip(&properties).map(|(d, p)| BatchEntry {
             flag: 0,
             body: &d.body,
             properties: p.as_bytes(),
         });
-        let body = encode_batch(entries).map_err(|e| ApiError::new(Code::RequestTooLarge, e.to_string()))?;
+        let body = encode_batch(entries)
+            .map_err(|e| ApiError::new(Code::RequestTooLarge, e.to_string()))?;
         let payload = Payload {
             code: RequestCode::SendBatchMessage,
             body: body.into(),
@@ -119,8 +138,10 @@ impl Upstream {
             durability: drafts.iter().filter_map(|d| d.durability).max(),
         };
         let first = drafts.first();
-        let fixed =
-            Fixed { queue: first.and_then(|d| d.queue.as_ref()), key: first.and_then(|d| d.ordering_key.as_deref()) };
+        let fixed = Fixed {
+            queue: first.and_then(|d| d.queue.as_ref()),
+            key: first.and_then(|d| d.ordering_key.as_deref()),
+        };
         let stored = self.store(topic, &payload, fixed, deadline).await?;
         let sent = |(i, message_id): (i64, String)| Sent {
             message_id,
@@ -149,18 +170,29 @@ impl Upstream {
             properties: &properties,
             durability: None,
         };
-        let fixed = Fixed { queue: draft.queue.as_ref(), key: draft.ordering_key.as_deref() };
+        let fixed = Fixed {
+            queue: draft.queue.as_ref(),
+            key: draft.ordering_key.as_deref(),
+        };
         let route = self.route_for_send(topic, deadline).await?;
         let (broker, queue_id) = self.pick(topic, &route, fixed, &[])?;
         let mut command = self.command(topic, &payload, &broker.name, queue_id);
         command.flag |= wire::command::FLAG_ONEWAY;
         let left = super::time_left(deadline)?;
-        self.0.client.oneway(&broker.addr, command, left).await.map_err(|e| mapping::remoting(&e))?;
+        self.0
+            .client
+            .oneway(&broker.addr, command, left)
+            .await
+            .map_err(|e| mapping::remoting(&e))?;
         Ok(message_id)
     }
 
     fn id_of(&self, draft: &Draft) -> String {
-        if draft.message_id.is_empty() { new_ulid(self.now_ms()) } else { draft.message_id.clone() }
+        if draft.message_id.is_empty() {
+            new_ulid(self.now_ms())
+        } else {
+            draft.message_id.clone()
+        }
     }
 
     async fn route_for_send(&self, topic: &str, deadline: Instant) -> Result<Arc<Route>, ApiError> {
@@ -170,12 +202,16 @@ impl Upstream {
                 self.create_topic(topic, deadline).await?;
                 let route = self.route(topic, deadline).await?;
                 route.ok_or_else(|| {
-                    ApiError::new(Code::NoRoute, format!("topic '{topic}' was created but has no route yet"))
+                    ApiError::new(
+                        Code::NoRoute,
+                        format!("topic '{topic}' was created but has no route yet"),
+                    )
                 })
             }
-            None => {
-                Err(ApiError::new(Code::TopicNotFound, format!("topic '{topic}' does not exist; create it with PUT")))
-            }
+            None => Err(ApiError::new(
+                Code::TopicNotFound,
+                format!("topic '{topic}' does not exist; create it with PUT"),
+            )),
         }
     }
 
@@ -193,7 +229,10 @@ impl Upstream {
             )
         };
         if let Some((broker, id)) = fixed.queue {
-            let known = route.writable.iter().find(|(b, i)| b.name == *broker && i == id);
+            let known = route
+                .writable
+                .iter()
+                .find(|(b, i)| b.name == *broker && i == id);
             let missing = || {
                 ApiError::field(
                     Code::InvalidField,
@@ -208,7 +247,10 @@ impl Upstream {
         }
         let entry = self.0.routes.entry(topic);
         let now = self.0.options.clock.monotonic();
-        self.0.selector.next(&entry, route, tried, now).ok_or_else(unwritable)
+        self.0
+            .selector
+            .next(&entry, route, tried, now)
+            .ok_or_else(unwritable)
     }
 
     async fn store(
@@ -226,7 +268,10 @@ impl Upstream {
             let Ok((broker, queue_id)) = self.pick(topic, &route, fixed, &tried) else {
                 return Err(match last {
                     Some(error) => error,
-                    None => self.pick(topic, &route, fixed, &[]).err().unwrap_or_else(mapping::out_of_time),
+                    None => self
+                        .pick(topic, &route, fixed, &[])
+                        .err()
+                        .unwrap_or_else(mapping::out_of_time),
                 });
             };
             let command = self.command(topic, payload, &broker.name, queue_id);
@@ -238,7 +283,9 @@ impl Upstream {
                         let code = response.response_code();
                         if matches!(
                             code,
-                            ResponseCode::TopicNotExist | ResponseCode::NotLeaderForQueue | ResponseCode::GoAway
+                            ResponseCode::TopicNotExist
+                                | ResponseCode::NotLeaderForQueue
+                                | ResponseCode::GoAway
                         ) && !refreshed
                         {
                             refreshed = true;
@@ -250,7 +297,10 @@ impl Upstream {
                             return Err(error);
                         }
                         // Busy or closing: nothing was stored there, another broker may have room.
-                        if !matches!(error.code(), Code::BrokerBusy | Code::BrokerUnavailable | Code::StorageFull) {
+                        if !matches!(
+                            error.code(),
+                            Code::BrokerBusy | Code::BrokerUnavailable | Code::StorageFull
+                        ) {
                             return Err(error);
                         }
                         error
@@ -259,13 +309,17 @@ impl Upstream {
                 Err(error) => {
                     let mapped = mapping::remoting(&error);
                     if !error.retryable() {
-                        self.0.selector.avoid(&broker.name, self.0.options.clock.monotonic());
+                        self.0
+                            .selector
+                            .avoid(&broker.name, self.0.options.clock.monotonic());
                         return Err(mapped);
                     }
                     mapped
                 }
             };
-            self.0.selector.avoid(&broker.name, self.0.options.clock.monotonic());
+            self.0
+                .selector
+                .avoid(&broker.name, self.0.options.clock.monotonic());
             if fixed.queue.is_some() || fixed.key.is_some() {
                 return Err(error);
             }
@@ -318,7 +372,11 @@ struct Fixed<'a> {
 
 /// A failure that may have stored the message names it.
 fn with_id(error: ApiError, message_id: &str) -> ApiError {
-    if error.fault().outcome == Some(Outcome::Unknown) { error.with("messageId", message_id) } else { error }
+    if error.fault().outcome == Some(Outcome::Unknown) {
+        error.with("messageId", message_id)
+    } else {
+        error
+    }
 }
 
 fn read(response: &Command, broker: &str, topic: &str) -> Result<Sent, ApiError> {
@@ -327,14 +385,21 @@ fn read(response: &Command, broker: &str, topic: &str) -> Result<Sent, ApiError>
     }
     let ext = &response.ext;
     let malformed = |e: wire::WireError| {
-        ApiError::new(Code::Internal, format!("the broker's answer cannot be read: {e}")).unknown_outcome()
+        ApiError::new(
+            Code::Internal,
+            format!("the broker's answer cannot be read: {e}"),
+        )
+        .unknown_outcome()
     };
     Ok(Sent {
         message_id: String::new(),
         broker: broker.to_owned(),
         queue_id: ext.required("queueId").map_err(malformed)?,
         queue_offset: ext.required("queueOffset").map_err(malformed)?,
-        stored_at_ms: ext.optional("storedAt").map_err(malformed)?.unwrap_or_default(),
+        stored_at_ms: ext
+            .optional("storedAt")
+            .map_err(malformed)?
+            .unwrap_or_default(),
         durability: match ext.get("durability") {
             Some("flushed") => "flushed",
             Some("replicated") => "replicated",
@@ -346,8 +411,13 @@ fn read(response: &Command, broker: &str, topic: &str) -> Result<Sent, ApiError>
 
 /// The property text of a message.
 fn encode_properties(draft: &Draft, message_id: &str) -> Result<String, ApiError> {
-    let mut text =
-        String::with_capacity(96 + draft.properties.iter().map(|(n, v)| n.len() + v.len() + 2).sum::<usize>());
+    let mut text = String::with_capacity(
+        96 + draft
+            .properties
+            .iter()
+            .map(|(n, v)| n.len() + v.len() + 2)
+            .sum::<usize>(),
+    );
     push(&mut text, names::UNIQ_KEY, message_id);
     if let Some(tag) = &draft.tag {
         push(&mut text, names::TAGS, tag);

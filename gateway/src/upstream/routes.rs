@@ -84,7 +84,11 @@ impl Upstream {
     ///
     /// # Errors
     /// `no_route` when no name server answers and nothing is known.
-    pub(super) async fn route(&self, topic: &str, deadline: Instant) -> Result<Option<Arc<Route>>, ApiError> {
+    pub(super) async fn route(
+        &self,
+        topic: &str,
+        deadline: Instant,
+    ) -> Result<Option<Arc<Route>>, ApiError> {
         let entry = self.0.routes.entry(topic);
         if let Some(known) = &*entry.known.load() {
             if self.0.options.clock.monotonic().since(known.0) >= FRESH
@@ -96,7 +100,12 @@ impl Upstream {
                     if let Err(error) = upstream.refresh_route(&topic, deadline).await {
                         tracing::debug!(%error, topic, "route not refreshed");
                     }
-                    upstream.0.routes.entry(&topic).refreshing.store(false, Ordering::Release);
+                    upstream
+                        .0
+                        .routes
+                        .entry(&topic)
+                        .refreshing
+                        .store(false, Ordering::Release);
                 });
             }
             return Ok(Some(Arc::clone(&known.1)));
@@ -109,7 +118,11 @@ impl Upstream {
     ///
     /// # Errors
     /// `no_route`.
-    pub(super) async fn refresh_route(&self, topic: &str, deadline: Instant) -> Result<Option<Arc<Route>>, ApiError> {
+    pub(super) async fn refresh_route(
+        &self,
+        topic: &str,
+        deadline: Instant,
+    ) -> Result<Option<Arc<Route>>, ApiError> {
         let entry = self.0.routes.entry(topic);
         let stamp = |e: &Entry| e.known.load().as_ref().map(|k| k.0);
         let before = stamp(&entry);
@@ -122,7 +135,14 @@ impl Upstream {
             .with_ext("acceptStandardJsonOnly", true);
         let response = match self.ask_name_server(&command, deadline).await {
             Ok(response) => response,
-            Err(error) => return entry.known.load().as_ref().map(|k| Some(Arc::clone(&k.1))).ok_or(error),
+            Err(error) => {
+                return entry
+                    .known
+                    .load()
+                    .as_ref()
+                    .map(|k| Some(Arc::clone(&k.1)))
+                    .ok_or(error);
+            }
         };
         match response.response_code() {
             ResponseCode::Success => {
@@ -139,7 +159,9 @@ impl Upstream {
     }
 
     fn store_route(&self, entry: &Entry, route: Arc<Route>) {
-        entry.known.store(Some(Arc::new((self.0.options.clock.monotonic(), route))));
+        entry
+            .known
+            .store(Some(Arc::new((self.0.options.clock.monotonic(), route))));
     }
 
     /// Remembers a route that was just made, before the name servers tell it.
@@ -152,7 +174,9 @@ impl Upstream {
 /// RocketMQ TopicRouteData, standard JSON.
 fn read(response: &Command) -> Route {
     let mut route = Route::default();
-    let Ok(data) = parse(&response.body.to_bytes()) else { return route };
+    let Ok(data) = parse(&response.body.to_bytes()) else {
+        return route;
+    };
     let list = |name: &str| match data.get(name) {
         Some(Value::Array(items)) => items.as_slice(),
         _ => &[],
@@ -175,12 +199,16 @@ fn read(response: &Command) -> Route {
     let mut queues: Vec<&Value> = list("queueDatas").iter().collect();
     queues.sort_by_key(|q| text(q, "brokerName"));
     for queue in queues {
-        let Some(broker) = text(queue, "brokerName").and_then(|name| brokers.get(&name)) else { continue };
+        let Some(broker) = text(queue, "brokerName").and_then(|name| brokers.get(&name)) else {
+            continue;
+        };
         let perm = number(queue, "perm");
         if perm & PERM_WRITE != 0 {
             // A broker never has more; a hostile number must not fill memory.
             let count = number(queue, "writeQueueNums").clamp(0, 65_536);
-            route.writable.extend((0..count).map(|id| (Arc::clone(broker), id)));
+            route
+                .writable
+                .extend((0..count).map(|id| (Arc::clone(broker), id)));
         }
         if perm & PERM_READ != 0 && number(queue, "readQueueNums") > 0 {
             route.readable.push(Arc::clone(broker));
@@ -201,10 +229,18 @@ mod tests {
             "queueDatas":[{"brokerName":"b","perm":6,"readQueueNums":1,"writeQueueNums":2},
             {"brokerName":"a","perm":4,"readQueueNums":1,"writeQueueNums":1},{"brokerName":"s","perm":6,"readQueueNums":1,"writeQueueNums":1}]}"#;
         let route = read(&Command::response(ResponseCode::Success).with_body(body));
-        let writable: Vec<_> = route.writable.iter().map(|(b, id)| (b.name.as_str(), b.addr.as_str(), *id)).collect();
+        let writable: Vec<_> = route
+            .writable
+            .iter()
+            .map(|(b, id)| (b.name.as_str(), b.addr.as_str(), *id))
+            .collect();
         assert_eq!(writable, [("b", "1.1.1.1:2", 0), ("b", "1.1.1.1:2", 1)]);
         let readable: Vec<_> = route.readable.iter().map(|b| b.name.as_str()).collect();
         assert_eq!(readable, ["a", "b"]);
-        assert!(read(&Command::response(ResponseCode::Success).with_body("{")).writable.is_empty());
+        assert!(
+            read(&Command::response(ResponseCode::Success).with_body("{"))
+                .writable
+                .is_empty()
+        );
     }
 }

@@ -42,11 +42,16 @@ impl Selector {
         let trouble = self.trouble.read();
         let at = |i: usize| &route.writable[(start.wrapping_add(i)) % count];
         let untried = |queue: &&(Arc<Broker>, i32)| !tried.contains(&queue.0.name);
-        let calm = |queue: &&(Arc<Broker>, i32)| trouble.get(&queue.0.name).is_none_or(|until| *until <= now);
+        let calm = |queue: &&(Arc<Broker>, i32)| {
+            trouble.get(&queue.0.name).is_none_or(|until| *until <= now)
+        };
         let found = if trouble.is_empty() && tried.is_empty() {
             Some(at(0))
         } else {
-            (0..count).map(at).find(|q| untried(q) && calm(q)).or_else(|| (0..count).map(at).find(untried))
+            (0..count)
+                .map(at)
+                .find(|q| untried(q) && calm(q))
+                .or_else(|| (0..count).map(at).find(untried))
         };
         found.cloned()
     }
@@ -54,7 +59,9 @@ impl Selector {
 
 /// The queue of an ordering key: `abs(hashCode % count)` as RocketMQ's SelectMessageQueueByHash.
 pub(super) fn by_key(route: &Route, key: &str) -> Option<(Arc<Broker>, i32)> {
-    let count = i32::try_from(route.writable.len()).ok().filter(|n| *n > 0)?;
+    let count = i32::try_from(route.writable.len())
+        .ok()
+        .filter(|n| *n > 0)?;
     let index = (java_string_hash(key) % count).unsigned_abs();
     route.writable.get(usize::try_from(index).ok()?).cloned()
 }
@@ -64,9 +71,17 @@ mod tests {
     use super::*;
 
     fn route() -> Route {
-        let broker = |name: &str| Arc::new(Broker { name: name.into(), addr: String::new() });
+        let broker = |name: &str| {
+            Arc::new(Broker {
+                name: name.into(),
+                addr: String::new(),
+            })
+        };
         let (a, b) = (broker("a"), broker("b"));
-        Route { writable: vec![(Arc::clone(&a), 0), (a, 1), (Arc::clone(&b), 0), (b, 1)], readable: Vec::new() }
+        Route {
+            writable: vec![(Arc::clone(&a), 0), (a, 1), (Arc::clone(&b), 0), (b, 1)],
+            readable: Vec::new(),
+        }
     }
 
     #[test]
@@ -87,11 +102,30 @@ mod tests {
         for _ in 0..8 {
             assert_eq!(selector.next(&entry, &route, &[], now).unwrap().0.name, "b");
         }
-        assert_eq!(selector.next(&entry, &route, &["b".to_owned()], now).unwrap().0.name, "a");
-        assert!(selector.next(&entry, &route, &["a".to_owned(), "b".to_owned()], now).is_none());
+        assert_eq!(
+            selector
+                .next(&entry, &route, &["b".to_owned()], now)
+                .unwrap()
+                .0
+                .name,
+            "a"
+        );
+        assert!(
+            selector
+                .next(&entry, &route, &["a".to_owned(), "b".to_owned()], now)
+                .is_none()
+        );
         let later = now + Duration::from_secs(3);
-        let names: std::collections::HashSet<_> =
-            (0..8).map(|_| selector.next(&entry, &route, &[], later).unwrap().0.name.clone()).collect();
+        let names: std::collections::HashSet<_> = (0..8)
+            .map(|_| {
+                selector
+                    .next(&entry, &route, &[], later)
+                    .unwrap()
+                    .0
+                    .name
+                    .clone()
+            })
+            .collect();
         assert_eq!(names.len(), 2);
     }
 }

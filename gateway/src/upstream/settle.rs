@@ -6,7 +6,8 @@ use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 use wire::body::gantry::{
-    SettleItem, SettleOp as WireOp, SettleRequest, SettleResponse, SettleResult, SettleStatus as WireStatus,
+    SettleItem, SettleOp as WireOp, SettleRequest, SettleResponse, SettleResult,
+    SettleStatus as WireStatus,
 };
 use wire::{Command, RequestCode, ResponseCode, json};
 
@@ -34,9 +35,13 @@ impl Upstream {
                 by_broker.entry(&item.lease.broker).or_default().push(i);
             }
         }
-        let chunks: Vec<(&str, &[usize])> =
-            by_broker.iter().flat_map(|(broker, list)| list.chunks(ITEMS_MAX).map(|chunk| (*broker, chunk))).collect();
-        let calls = chunks.iter().map(|(broker, chunk)| self.settle_at(group, broker, items, chunk, deadline));
+        let chunks: Vec<(&str, &[usize])> = by_broker
+            .iter()
+            .flat_map(|(broker, list)| list.chunks(ITEMS_MAX).map(|chunk| (*broker, chunk)))
+            .collect();
+        let calls = chunks
+            .iter()
+            .map(|(broker, chunk)| self.settle_at(group, broker, items, chunk, deadline));
         for ((_, chunk), results) in chunks.iter().zip(join_all(calls).await) {
             for (i, result) in chunk.iter().zip(results.unwrap_or_default()) {
                 out[*i] = read(&result);
@@ -47,7 +52,12 @@ impl Upstream {
 
     /// An extension past 12 h in all.
     fn beyond_limit(&self, item: &Settlement) -> bool {
-        let SettleOp::Extend { invisible_ms: Some(ms) } = item.op else { return false };
+        let SettleOp::Extend {
+            invisible_ms: Some(ms),
+        } = item.op
+        else {
+            return false;
+        };
         let now = i64::try_from(self.now_ms()).unwrap_or(i64::MAX);
         let until = now.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX));
         until > item.lease.delivered_at_ms.saturating_add(LEASE_MAX_MS)
@@ -62,8 +72,12 @@ impl Upstream {
         deadline: Instant,
     ) -> Option<Vec<SettleResult>> {
         let addr = self.master(broker, deadline).await?;
-        let request = SettleRequest { items: chunk.iter().map(|i| wire_item(&items[*i])).collect() };
-        let command = Command::request(RequestCode::Settle).with_ext("group", group).with_body(json::to_vec(&request));
+        let request = SettleRequest {
+            items: chunk.iter().map(|i| wire_item(&items[*i])).collect(),
+        };
+        let command = Command::request(RequestCode::Settle)
+            .with_ext("group", group)
+            .with_body(json::to_vec(&request));
         let left = time_left(deadline).ok()?;
         let response = match self.0.client.invoke(&addr, command, left).await {
             Ok(response) => response,
@@ -82,7 +96,11 @@ impl Upstream {
                 Some(vec![SettleResult::default(); chunk.len()])
             }
             code => {
-                tracing::debug!(code = code.code(), remark = response.remark, "settlement refused");
+                tracing::debug!(
+                    code = code.code(),
+                    remark = response.remark,
+                    "settlement refused"
+                );
                 None
             }
         }
@@ -90,7 +108,12 @@ impl Upstream {
 }
 
 fn outcome(status: SettleStatus) -> SettleOutcome {
-    SettleOutcome { status, late: false, already: false, visible_at_ms: None }
+    SettleOutcome {
+        status,
+        late: false,
+        already: false,
+        visible_at_ms: None,
+    }
 }
 
 fn wire_item(item: &Settlement) -> SettleItem {
@@ -104,7 +127,11 @@ fn wire_item(item: &Settlement) -> SettleItem {
     };
     match &item.op {
         SettleOp::Ack => out.op = WireOp::Ack,
-        SettleOp::Nack { delay_ms, code, reason } => {
+        SettleOp::Nack {
+            delay_ms,
+            code,
+            reason,
+        } => {
             out.op = WireOp::Nack;
             (out.delay_ms, out.code, out.reason) = (*delay_ms, code.clone(), reason.clone());
         }
@@ -135,5 +162,10 @@ fn read(result: &SettleResult) -> SettleOutcome {
         WireStatus::Gone => SettleStatus::Gone,
         WireStatus::Limit => SettleStatus::Limit,
     };
-    SettleOutcome { status, late: result.late, already: result.already, visible_at_ms: result.visible_at_ms }
+    SettleOutcome {
+        status,
+        late: result.late,
+        already: result.already,
+        visible_at_ms: result.visible_at_ms,
+    }
 }

@@ -12,17 +12,26 @@ use axum::response::Response;
 pub(super) async fn page(call: Call) -> Result<Response, ApiError> {
     let name = call.named("code");
     let Some(code) = Code::parse(name) else {
-        return Err(ApiError::new(Code::RouteNotFound, "there is no such error code; /errors lists them all"));
+        return Err(ApiError::new(
+            Code::RouteNotFound,
+            "there is no such error code; /errors lists them all",
+        ));
     };
     if names_type(call.headers(), "application/json") {
         return Ok(as_json(code));
     }
-    let retry = if code.retryable() { "The same request may succeed later." } else { "The same request will fail again; change it." };
+    let retry = if code.retryable() {
+        "The same request may succeed later."
+    } else {
+        "The same request will fail again; change it."
+    };
     let body = format!(
         "<h1>{}</h1>\n<p><code>{}</code> · HTTP {}</p>\n<p>{retry}</p>\n<p>The member <code>detail</code> of the answer says what was wrong in your \
          case and what would be right; <code>errors</code> names the fields, <code>requestId</code> finds the request in the gateway's log.</p>\n\
          <p><a href=\"/errors\">All codes</a></p>",
-        escape(code.title()), code.as_str(), code.status_u16(),
+        escape(code.title()),
+        code.as_str(),
+        code.status_u16(),
     );
     Ok(html(StatusCode::OK, code.title(), &body))
 }
@@ -36,7 +45,9 @@ pub(super) async fn list() -> Response {
             format!("<tr><td>{}</td><td><a href=\"/errors/{1}\"><code>{1}</code></a></td><td>{2}</td><td>{retry}</td></tr>\n", c.status_u16(), c.as_str(), escape(c.title()))
         })
         .collect();
-    let body = format!("<h1>Error codes</h1>\n<table><tr><th>HTTP</th><th>code</th><th>meaning</th><th>retry</th></tr>\n{rows}</table>");
+    let body = format!(
+        "<h1>Error codes</h1>\n<table><tr><th>HTTP</th><th>code</th><th>meaning</th><th>retry</th></tr>\n{rows}</table>"
+    );
     html(StatusCode::OK, "Error codes", &body)
 }
 
@@ -50,6 +61,9 @@ fn as_json(code: Code) -> Response {
     object.close();
     out.push(b'\n');
     let mut response = Response::new(Body::from(out));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
     response
 }

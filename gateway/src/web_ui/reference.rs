@@ -8,7 +8,10 @@ use axum::response::Response;
 /// `GET /openapi.json`
 pub(super) async fn openapi() -> Response {
     let mut response = Response::new(Body::from("{}\n"));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
     response
 }
 

@@ -12,7 +12,10 @@ use std::time::Duration;
 /// `GET /`
 pub(super) async fn page(State(state): State<AppState>, call: Call) -> Response {
     let deadline = (call.started() + Duration::from_secs(2)).min(call.deadline(Duration::ZERO));
-    let mut body = format!("<h1>Gantry</h1>\n<p>Gateway <code>{}</code>. ", escape(&state.gateway_id));
+    let mut body = format!(
+        "<h1>Gantry</h1>\n<p>Gateway <code>{}</code>. ",
+        escape(&state.gateway_id)
+    );
     body.push_str("<a href=\"/docs\">API reference</a> · <a href=\"/openapi.json\">openapi.json</a> · <a href=\"/readyz\">readiness</a> · ");
     body.push_str("<a href=\"/errors\">error codes</a></p>\n<h2>Brokers</h2>\n");
     match state.upstream.cluster(deadline).await {
@@ -20,13 +23,24 @@ pub(super) async fn page(State(state): State<AppState>, call: Call) -> Response 
             body.push_str("<table><tr><th>Broker</th><th>Address of the master</th></tr>");
             for (name, addr) in brokers {
                 // Writing to a String cannot fail.
-                write!(body, "<tr><td>{}</td><td><code>{}</code></td></tr>", escape(&name), escape(&addr)).ok();
+                write!(
+                    body,
+                    "<tr><td>{}</td><td><code>{}</code></td></tr>",
+                    escape(&name),
+                    escape(&addr)
+                )
+                .ok();
             }
             body.push_str("</table>\n");
         }
         Ok(_) => body.push_str("<p>No broker is registered yet.</p>\n"),
         Err(error) => {
-            write!(body, "<p>The cluster cannot be seen: {}.</p>\n", escape(error.detail())).ok();
+            write!(
+                body,
+                "<p>The cluster cannot be seen: {}.</p>\n",
+                escape(error.detail())
+            )
+            .ok();
         }
     }
     body.push_str("<h2>Send, receive, ack</h2>\n<pre>");

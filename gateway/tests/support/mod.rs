@@ -1,5 +1,9 @@
 //! What the REST tests share: a cluster in this process on free ports, and a plain HTTP/1.1 client.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::net::SocketAddr;
@@ -54,7 +58,13 @@ impl Cluster {
         let mut config = config(&dir);
         change(&mut config);
         let gateways = vec![gateway::start(config, &context).await.unwrap()];
-        Self { gateways, brokers: Vec::new(), namesrv: None, context, _dir: dir }
+        Self {
+            gateways,
+            brokers: Vec::new(),
+            namesrv: None,
+            context,
+            _dir: dir,
+        }
     }
 
     /// A name server, so many brokers, so many gateways.
@@ -62,10 +72,18 @@ impl Cluster {
         Self::start_with(brokers, gateways, |_| {}).await
     }
 
-    pub(crate) async fn start_with(brokers: usize, gateways: usize, change: impl Fn(&mut Config)) -> Self {
+    pub(crate) async fn start_with(
+        brokers: usize,
+        gateways: usize,
+        change: impl Fn(&mut Config),
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let context = Context::quiet(Arc::new(SystemClock::new()));
-        let names = namesrv::Config { listen: loopback(), admin_listen: AdminListen::Off, ..namesrv::Config::default() };
+        let names = namesrv::Config {
+            listen: loopback(),
+            admin_listen: AdminListen::Off,
+            ..namesrv::Config::default()
+        };
         let namesrv = namesrv::start(names, context.clone()).await.unwrap();
         let mut running = Vec::new();
         for i in 0..brokers {
@@ -87,7 +105,13 @@ impl Cluster {
         for _ in 0..gateways {
             doors.push(gateway::start(config.clone(), &context).await.unwrap());
         }
-        let cluster = Self { gateways: doors, brokers: running, namesrv: Some(namesrv), context, _dir: dir };
+        let cluster = Self {
+            gateways: doors,
+            brokers: running,
+            namesrv: Some(namesrv),
+            context,
+            _dir: dir,
+        };
         cluster.ready(brokers).await;
         cluster
     }
@@ -96,7 +120,9 @@ impl Cluster {
     async fn ready(&self, brokers: usize) {
         for _ in 0..500 {
             let page = self.call("GET", "/", "").await.text();
-            if (0..brokers).all(|i| page.contains(&format!("broker-{}", char::from(b'a' + i as u8)))) {
+            if (0..brokers)
+                .all(|i| page.contains(&format!("broker-{}", char::from(b'a' + i as u8))))
+            {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -114,23 +140,50 @@ impl Cluster {
     }
 
     pub(crate) async fn at(&self, gateway: usize, method: &str, path: &str, body: &str) -> Answer {
-        let headers: &[(&str, &str)] = if body.is_empty() { &[] } else { &[("Content-Type", "application/json")] };
-        send(self.gateways[gateway].addr(), method, path, headers, body.as_bytes()).await
+        let headers: &[(&str, &str)] = if body.is_empty() {
+            &[]
+        } else {
+            &[("Content-Type", "application/json")]
+        };
+        send(
+            self.gateways[gateway].addr(),
+            method,
+            path,
+            headers,
+            body.as_bytes(),
+        )
+        .await
     }
 
     /// A call in the namespace `default`.
     pub(crate) async fn ns(&self, method: &str, path: &str, body: &str) -> Answer {
-        self.call(method, &format!("/v1/ns/default{path}"), body).await
+        self.call(method, &format!("/v1/ns/default{path}"), body)
+            .await
     }
 
     /// A call in the namespace `default` with headers.
-    pub(crate) async fn with(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-        send(self.addr(), method, &format!("/v1/ns/default{path}"), headers, body).await
+    pub(crate) async fn with(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Answer {
+        send(
+            self.addr(),
+            method,
+            &format!("/v1/ns/default{path}"),
+            headers,
+            body,
+        )
+        .await
     }
 
     /// Messages of one receive.
     pub(crate) async fn receive(&self, group: &str, query: &str) -> Vec<Value> {
-        let answer = self.ns("POST", &format!("/groups/{group}/receive?{query}"), "").await;
+        let answer = self
+            .ns("POST", &format!("/groups/{group}/receive?{query}"), "")
+            .await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         answer.json()["messages"].as_array().unwrap().clone()
     }
@@ -163,22 +216,40 @@ impl Answer {
     }
 
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {} {}", self.status, self.text()))
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|e| panic!("{e}: {} {}", self.status, self.text()))
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_str())
+        self.headers
+            .iter()
+            .find(|(n, _)| n.eq_ignore_ascii_case(name))
+            .map(|(_, v)| v.as_str())
     }
 
     /// Checks that it is a problem document with this status and code.
     pub(crate) fn problem(&self, status: u16, code: &str) -> Value {
-        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{}: {}", self.status, self.text());
+        assert_eq!(
+            self.header("content-type"),
+            Some("application/problem+json"),
+            "{}: {}",
+            self.status,
+            self.text()
+        );
         let body = self.json();
-        assert_eq!((self.status, body["code"].as_str()), (status, Some(code)), "{body}");
+        assert_eq!(
+            (self.status, body["code"].as_str()),
+            (status, Some(code)),
+            "{body}"
+        );
         assert_eq!(body["status"], status);
         assert_eq!(body["requestId"].as_str(), self.header("mq-request-id"));
         assert!(body["detail"].as_str().is_some_and(|d| !d.is_empty()));
-        assert!(body["type"].as_str().is_some_and(|t| t == format!("/errors/{code}")));
+        assert!(
+            body["type"]
+                .as_str()
+                .is_some_and(|t| t == format!("/errors/{code}"))
+        );
         body
     }
 }
@@ -192,14 +263,24 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) async fn open(addr: SocketAddr) -> Self {
-        Self { stream: TcpStream::connect(addr).await.unwrap(), addr, buffer: Vec::new() }
+        Self {
+            stream: TcpStream::connect(addr).await.unwrap(),
+            addr,
+            buffer: Vec::new(),
+        }
     }
 
     pub(crate) async fn write(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.unwrap();
     }
 
-    pub(crate) async fn send(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+    pub(crate) async fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Answer {
         let mut head = format!("{method} {path} HTTP/1.1\r\n");
         if !headers.iter().any(|(n, _)| n.eq_ignore_ascii_case("host")) {
             head.push_str(&format!("Host: {}\r\n", self.addr));
@@ -207,7 +288,10 @@ impl Connection {
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
-        if !headers.iter().any(|(n, _)| n.eq_ignore_ascii_case("transfer-encoding")) {
+        if !headers
+            .iter()
+            .any(|(n, _)| n.eq_ignore_ascii_case("transfer-encoding"))
+        {
             head.push_str(&format!("Content-Length: {}\r\n", body.len()));
         }
         head.push_str("\r\n");
@@ -221,16 +305,36 @@ impl Connection {
             if let Some(at) = self.buffer.windows(4).position(|w| w == b"\r\n\r\n") {
                 break at;
             }
-            assert!(self.more().await, "connection ended: {}", String::from_utf8_lossy(&self.buffer));
+            assert!(
+                self.more().await,
+                "connection ended: {}",
+                String::from_utf8_lossy(&self.buffer)
+            );
         };
         let head = String::from_utf8(self.buffer[..end].to_vec()).unwrap();
         self.buffer.drain(..end + 4);
         let mut lines = head.split("\r\n");
-        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
-        let headers: Vec<(String, String)> =
-            lines.map(|l| l.split_once(": ").unwrap_or((l, ""))).map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
-        let mut answer = Answer { status, headers, body: Vec::new() };
-        let length: usize = answer.header("content-length").and_then(|l| l.parse().ok()).unwrap_or(0);
+        let status = lines
+            .next()
+            .unwrap()
+            .split(' ')
+            .nth(1)
+            .unwrap()
+            .parse()
+            .unwrap();
+        let headers: Vec<(String, String)> = lines
+            .map(|l| l.split_once(": ").unwrap_or((l, "")))
+            .map(|(n, v)| (n.to_owned(), v.to_owned()))
+            .collect();
+        let mut answer = Answer {
+            status,
+            headers,
+            body: Vec::new(),
+        };
+        let length: usize = answer
+            .header("content-length")
+            .and_then(|l| l.parse().ok())
+            .unwrap_or(0);
         if !no_body {
             while self.buffer.len() < length {
                 assert!(self.more().await, "body ended early");
@@ -247,7 +351,10 @@ impl Connection {
 
     async fn more(&mut self) -> bool {
         let mut chunk = vec![0; 64 * 1024];
-        match tokio::time::timeout(Duration::from_secs(30), self.stream.read(&mut chunk)).await.unwrap() {
+        match tokio::time::timeout(Duration::from_secs(30), self.stream.read(&mut chunk))
+            .await
+            .unwrap()
+        {
             Ok(0) | Err(_) => false,
             Ok(n) => {
                 self.buffer.extend_from_slice(&chunk[..n]);
@@ -258,8 +365,17 @@ impl Connection {
 }
 
 /// One request on a connection of its own.
-pub(crate) async fn send(addr: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-    Connection::open(addr).await.send(method, path, headers, body).await
+pub(crate) async fn send(
+    addr: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Answer {
+    Connection::open(addr)
+        .await
+        .send(method, path, headers, body)
+        .await
 }
 
 pub(crate) fn base64(bytes: &[u8]) -> String {
@@ -267,5 +383,7 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
 }
 
 pub(crate) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
-    value[name].as_str().unwrap_or_else(|| panic!("{name} in {value}"))
+    value[name]
+        .as_str()
+        .unwrap_or_else(|| panic!("{name} in {value}"))
 }

@@ -227,7 +227,12 @@ impl Broker {
     /// # Errors
     /// The table cannot be written.
     pub(crate) fn save_offsets(&self) -> Result<(), BrokerError> {
-        self.offsets_file.write(|| self.offsets.to_json())
+        self.offsets_file.try_write(|| {
+            let text = self.offsets.to_json();
+            // Pops move offsets when their leases are written: after a power cut the table must not be ahead of the log.
+            crate::pop::wait_flushed(&self.store, self.store.written())?;
+            Ok(text)
+        })
     }
 
     /// `%RETRY%group` with the group's number of queues, created unless it exists.

@@ -38,11 +38,17 @@ impl Broker {
         pop::forget(self, None, Some(topic))
     }
 
-    /// A group is gone.
+    /// A group is gone, and with it the retries of its leases.
     ///
     /// # Errors
     /// The engine's snapshot cannot be written.
     pub(crate) fn group_removed(self: &Arc<Self>, group: &str) -> Result<(), BrokerError> {
+        let topics = self.topics.all().1;
+        for name in topics.iter().map(|topic| &topic.topic_name) {
+            if pop::is_retry_of(group, name) {
+                crate::handlers::topic::remove(self, name)?;
+            }
+        }
         pop::forget(self, Some(group), None)
     }
 

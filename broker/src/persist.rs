@@ -62,13 +62,34 @@ impl ConfigFile {
             .map_err(|error| BrokerError::Persist(error.to_string()))
     }
 
+    /// The content before the last write, for a caller that cannot use the present one.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn read_backup(&self) -> Result<Option<Vec<u8>>, BrokerError> {
+        store::config_file::read_backup(self.disk.as_ref(), &self.path)
+            .map_err(|error| BrokerError::Persist(error.to_string()))
+    }
+
     /// Writes what `content` gives, taken after earlier writers are done. Blocks on the disk.
     ///
     /// # Errors
     /// The disk's.
     pub(crate) fn write(&self, content: impl FnOnce() -> Vec<u8>) -> Result<(), BrokerError> {
+        self.try_write(|| Ok(content()))
+    }
+
+    /// As [`ConfigFile::write`], for content that may fail to come about.
+    ///
+    /// # Errors
+    /// The content's, or the disk's.
+    pub(crate) fn try_write(
+        &self,
+        content: impl FnOnce() -> Result<Vec<u8>, BrokerError>,
+    ) -> Result<(), BrokerError> {
         let _alone = self.writing.lock();
-        store::config_file::write(self.disk.as_ref(), &self.path, &content())
+        let content = content()?;
+        store::config_file::write(self.disk.as_ref(), &self.path, &content)
             .map_err(|error| BrokerError::Persist(error.to_string()))
     }
 }

@@ -199,8 +199,10 @@ pub async fn start_on(
     let opened =
         tokio::task::spawn_blocking(move || open(opening, clock, &disk, advertised, runtime)).await;
     let broker = opened.map_err(|error| Error::Table(error.to_string()))??;
-    ctx.metrics
-        .register("broker", |registry| broker.metrics.register(registry));
+    ctx.metrics.register("broker", |registry| {
+        broker.metrics.register(registry);
+        broker.pop.numbers.register(registry);
+    });
     let workers = start_workers(&broker)?;
     late.open(&broker);
     let addrs = Addrs {

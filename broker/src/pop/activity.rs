@@ -47,9 +47,14 @@ impl Activity {
     /// Labels of the members alive at `now`, sorted.
     pub(crate) fn alive(&self, group: &str, now: Monotonic) -> Vec<String> {
         let groups = self.groups.lock();
-        let Some(members) = groups.get(group) else { return Vec::new() };
-        let mut alive: Vec<String> =
-            members.iter().filter(|(_, last)| now.since(**last) < ALIVE).map(|(name, _)| name.clone()).collect();
+        let Some(members) = groups.get(group) else {
+            return Vec::new();
+        };
+        let mut alive: Vec<String> = members
+            .iter()
+            .filter(|(_, last)| now.since(**last) < ALIVE)
+            .map(|(name, _)| name.clone())
+            .collect();
         alive.sort_unstable();
         alive
     }

@@ -38,6 +38,7 @@ impl Kind {
 /// The answer to a pop that leased messages.
 pub(super) fn found(broker: &Broker, waiting: Waiting, swept: Swept) {
     let (ask, gantry) = (&waiting.ask, waiting.form == Form::Gantry);
+    count(broker, &swept);
     let header = PopResponse {
         pop_time_ms: swept.pop_time_ms,
         invisible_ms: i64::try_from(ask.invisible_ms).unwrap_or(i64::MAX),
@@ -49,17 +50,38 @@ pub(super) fn found(broker: &Broker, waiting: Waiting, swept: Swept) {
     };
     let mut response = Command::response(ResponseCode::Success).with_remark("FOUND");
     if gantry {
-        response = response
-            .with_header(&header)
-            .with_body(swept.leased.into_iter().map(|leased| leased.record).collect::<Vec<Bytes>>());
+        response = response.with_header(&header).with_body(
+            swept
+                .leased
+                .into_iter()
+                .map(|leased| leased.record)
+                .collect::<Vec<Bytes>>(),
+        );
     } else {
         let (starts, offsets) = infos(&swept.leased);
-        let header = PopResponse { start_offset_info: Some(starts), msg_offset_info: Some(offsets), ..header };
-        let body: Vec<Bytes> =
-            swept.leased.iter().map(|leased| native_record(broker, &waiting, &header, leased)).collect();
+        let header = PopResponse {
+            start_offset_info: Some(starts),
+            msg_offset_info: Some(offsets),
+            ..header
+        };
+        let body: Vec<Bytes> = swept
+            .leased
+            .iter()
+            .map(|leased| native_record(broker, &waiting, &header, leased))
+            .collect();
         response = response.with_header(&header).with_body(body);
     }
     waiting.to.send(response);
+}
+
+fn count(broker: &Broker, swept: &Swept) {
+    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    let messages = number(swept.leased.len());
+    broker.pop.numbers.leased.inc_by(messages);
+    broker.metrics.get_found.inc();
+    broker.metrics.get_messages.inc_by(messages);
+    let bytes = swept.leased.iter().map(|leased| leased.record.len()).sum();
+    broker.metrics.get_bytes.inc_by(number(bytes));
 }
 
 /// One entry per message, in body order.
@@ -86,24 +108,44 @@ fn infos(leased: &[Leased]) -> (String, String) {
     let (mut starts, mut offsets) = (String::new(), String::new());
     for run in leased.chunk_by(|a, b| (a.kind, a.queue_id, a.id) == (b.kind, b.queue_id, b.id)) {
         let Some(first) = run.first() else { continue };
-        let list: Vec<i64> = run.iter().map(|leased| i64::try_from(leased.offset).unwrap_or(i64::MAX)).collect();
+        let list: Vec<i64> = run
+            .iter()
+            .map(|leased| i64::try_from(leased.offset).unwrap_or(i64::MAX))
+            .collect();
         let start_offset = list.first().copied().unwrap_or_default();
         let retry = first.kind.retry_flag();
-        receipt::push_start_offset(&mut starts, StartOffset { retry, queue_id: first.queue_id, start_offset });
+        receipt::push_start_offset(
+            &mut starts,
+            StartOffset {
+                retry,
+                queue_id: first.queue_id,
+                start_offset,
+            },
+        );
         receipt::push_message_offsets(&mut offsets, retry, first.queue_id, &list);
     }
     (starts, offsets)
 }
 
 /// The record as stored, or for a retry under its first topic and with its receipt, as RocketMQ clients expect it.
-fn native_record(broker: &Broker, waiting: &Waiting, header: &PopResponse, leased: &Leased) -> Bytes {
+fn native_record(
+    broker: &Broker,
+    waiting: &Waiting,
+    header: &PopResponse,
+    leased: &Leased,
+) -> Bytes {
     if leased.kind == Kind::Normal {
         return leased.record.clone();
     }
     encode_retry(broker, waiting, header, leased).unwrap_or_else(|| leased.record.clone())
 }
 
-fn encode_retry(broker: &Broker, waiting: &Waiting, header: &PopResponse, leased: &Leased) -> Option<Bytes> {
+fn encode_retry(
+    broker: &Broker,
+    waiting: &Waiting,
+    header: &PopResponse,
+    leased: &Leased,
+) -> Option<Bytes> {
     let view = RecordView::parse(&leased.record).ok()?;
     let mut properties = view.properties().to_owned();
     let receipt = Receipt {
@@ -126,7 +168,12 @@ fn encode_retry(broker: &Broker, waiting: &Waiting, header: &PopResponse, leased
     };
     let mut record = Vec::new();
     encode_record(&fields, &mut record).ok()?;
-    patch_record(&mut record, view.queue_offset, view.physical_offset, view.store_ts_ms);
+    patch_record(
+        &mut record,
+        view.queue_offset,
+        view.physical_offset,
+        view.store_ts_ms,
+    );
     Some(record.into())
 }
 
@@ -147,15 +194,20 @@ pub(super) fn empty(broker: &Broker, waiting: Waiting, swept: &Swept) {
         paused: (gantry && ask.rules.policy.paused).then_some(true),
         ..PopResponse::default()
     };
-    waiting
-        .to
-        .send(Command::response(ResponseCode::PollingTimeout).with_remark("NO_MESSAGE_IN_QUEUE").with_header(&header));
+    waiting.to.send(
+        Command::response(ResponseCode::PollingTimeout)
+            .with_remark("NO_MESSAGE_IN_QUEUE")
+            .with_header(&header),
+    );
 }
 
 /// The answer of a notification.
 pub(super) fn notified(waiting: Waiting, has_msg: bool, polling_full: bool) {
     let mut response =
-        Command::response(ResponseCode::Success).with_header(&NotificationResponse { has_msg, polling_full });
+        Command::response(ResponseCode::Success).with_header(&NotificationResponse {
+            has_msg,
+            polling_full,
+        });
     if polling_full {
         response.ext.put("reason", "too_many_waiters");
     }

@@ -88,7 +88,14 @@ pub fn apply(state: &mut QueueState, position: u64, event: &Event) -> i64 {
     state.applied = position.saturating_add(1);
     let held = state.held();
     match event {
-        Event::Leased { id, start, next, pop_time_ms, invisible_ms, messages } => {
+        Event::Leased {
+            id,
+            start,
+            next,
+            pop_time_ms,
+            invisible_ms,
+            messages,
+        } => {
             let visible_at_ms = pop_time_ms.saturating_add_unsigned(*invisible_ms);
             for &(offset, attempt) in messages {
                 let lease = Lease {
@@ -104,9 +111,22 @@ pub fn apply(state: &mut QueueState, position: u64, event: &Event) -> i64 {
             state.next = *next;
             state.last_pop_time_ms = state.last_pop_time_ms.max(*pop_time_ms);
         }
-        Event::Settled { at_ms, changes } => changes.iter().for_each(|change| settle(state, *at_ms, change)),
-        Event::Returned { offset, id, dead, at_ms } => {
-            end(state, *offset, *id, if *dead { Ended::Dead } else { Ended::Returned }, *at_ms);
+        Event::Settled { at_ms, changes } => changes
+            .iter()
+            .for_each(|change| settle(state, *at_ms, change)),
+        Event::Returned {
+            offset,
+            id,
+            dead,
+            at_ms,
+        } => {
+            end(
+                state,
+                *offset,
+                *id,
+                if *dead { Ended::Dead } else { Ended::Returned },
+                *at_ms,
+            );
         }
         Event::Positioned { next, void, at_ms } => {
             let from = if *void { 0 } else { *next };
@@ -142,6 +162,12 @@ fn settle(state: &mut QueueState, at_ms: i64, change: &Change) {
 
 fn end(state: &mut QueueState, offset: u64, id: LeaseId, ended: Ended, at_ms: i64) {
     if let Some(lease) = state.remove(offset, id) {
-        state.tombs.bury(Tomb { offset, id, pop_time_ms: lease.pop_time_ms, ended, at_ms });
+        state.tombs.bury(Tomb {
+            offset,
+            id,
+            pop_time_ms: lease.pop_time_ms,
+            ended,
+            at_ms,
+        });
     }
 }

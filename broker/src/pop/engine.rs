@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use crate::persist::ConfigFile;
 use super::activity::Activity;
 use super::lease::LeaseId;
 use super::names;
+use super::numbers::Numbers;
 use super::put_back;
 use super::record::{self, Draft};
 use super::replay::Replay;
@@ -54,15 +55,10 @@ pub(crate) struct Pop {
     pub(super) rotation: AtomicUsize,
     /// Counts facts; tells the snapshot whether there is anything new.
     pub(super) facts: AtomicU64,
-    /// Messages put back.
-    pub(super) returned: AtomicU64,
-    /// Messages that became dead letters.
-    pub(super) dead: AtomicU64,
-    /// Messages dropped: out of attempts without dead letters, or no longer stored.
-    pub(super) dropped: AtomicU64,
-    /// How many messages lie in dead letter topics without being dealt with is not known here; this counts failures to
-    /// put back.
-    pub(super) stuck: AtomicI64,
+    /// Metrics.
+    pub(crate) numbers: Numbers,
+    /// Groups popped from lately, by any kind of client.
+    pub(super) pops: Activity,
     log_topic: String,
     broker_name: String,
     file: ConfigFile,
@@ -92,7 +88,7 @@ impl Pop {
         broker_name: &str,
         waiters_max: usize,
     ) -> Result<Self, BrokerError> {
-        let snapshot = file.read()?.and_then(|text| Snapshot::decode(&text));
+        let snapshot = load(&file)?;
         let log_topic = names::revive_log(cluster);
         let mut replay = Replay::new(snapshot.as_ref(), store.min_physical().get());
         drop(snapshot);
@@ -102,8 +98,11 @@ impl Pop {
             }
         }
         let (table, last_epoch) = replay.finish();
-        let latest_pop_ms =
-            table.all().iter().filter_map(|slot| slot.lock().map(|locked| locked.state().last_pop_time_ms)).max();
+        let latest_pop_ms = table
+            .all()
+            .iter()
+            .filter_map(|slot| slot.lock().map(|locked| locked.state().last_pop_time_ms))
+            .max();
         let wall_ms = i64::try_from(clock.now_ms()).unwrap_or(i64::MAX);
         let pop = Pop {
             table,
@@ -115,10 +114,8 @@ impl Pop {
             epoch: last_epoch.wrapping_add(1),
             rotation: AtomicUsize::new(0),
             facts: AtomicU64::new(0),
-            returned: AtomicU64::new(0),
-            dead: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
-            stuck: AtomicI64::new(0),
+            numbers: Numbers::default(),
+            pops: Activity::default(),
             log_topic,
             broker_name: broker_name.to_owned(),
             file,
@@ -140,12 +137,9 @@ impl Pop {
     /// Now, epoch ms, on the steady time of leases.
     pub(crate) fn now_ms(&self, clock: &dyn Clock) -> i64 {
         let passed = clock.monotonic().since(self.time.start).as_millis();
-        self.time.start_wall_ms.saturating_add(i64::try_from(passed).unwrap_or(i64::MAX))
-    }
-
-    /// The topic of lease facts.
-    pub(crate) fn log_topic(&self) -> &str {
-        &self.log_topic
+        self.time
+            .start_wall_ms
+            .saturating_add(i64::try_from(passed).unwrap_or(i64::MAX))
     }
 
     /// The broker's name, as receipts carry it.
@@ -158,12 +152,15 @@ impl Pop {
     /// # Errors
     /// The file cannot be written.
     pub(crate) fn save(&self, store: &Store) -> Result<(), BrokerError> {
-        let snapshot = self.table.snapshot(self.epoch, store.written().get());
-        let text = snapshot.encode().map_err(|error| BrokerError::Persist(error.to_string()))?;
-        drop(snapshot);
-        // A snapshot must not be ahead of the log: after a power cut it would know put-backs that are lost.
-        wait_flushed(store, store.written())?;
-        self.file.write(|| text)
+        self.file.try_write(|| {
+            let snapshot = self.table.snapshot(self.epoch, store.written().get());
+            let text = snapshot
+                .encode()
+                .map_err(|error| BrokerError::Persist(error.to_string()))?;
+            // A snapshot must not be ahead of the log: after a power cut it would know put-backs that are lost.
+            wait_flushed(store, store.written())?;
+            Ok(text)
+        })
     }
 
     /// Whether the consume queues hold everything that was in the log at start-up.
@@ -174,7 +171,13 @@ impl Pop {
     /// A state for a queue that the group has not touched yet.
     pub(super) fn horizon(&self, store: &Store, now_ms: i64) -> (Horizon, u64) {
         let end = store.written().get();
-        (Horizon { id: LeaseId::new(self.epoch, end), pop_time_ms: now_ms }, end)
+        (
+            Horizon {
+                id: LeaseId::new(self.epoch, end),
+                pop_time_ms: now_ms,
+            },
+            end,
+        )
     }
 
     /// Enters a deadline that a change brought closer.
@@ -208,16 +211,48 @@ impl Pop {
         queue_id: i32,
         at_ms: i64,
     ) -> Result<PhysicalOffset, BrokerError> {
-        let properties: Properties =
-            [(property::TAGS, draft.tag), (property::UNIQ_KEY, draft.key.as_str())].into_iter().collect();
+        let properties: Properties = [
+            (property::TAGS, draft.tag),
+            (property::UNIQ_KEY, draft.key.as_str()),
+        ]
+        .into_iter()
+        .collect();
         let text = properties.encode();
-        let fields = fact_fields(&self.log_topic, queue_id, &draft.body, text.as_bytes(), broker.store_host, at_ms);
+        let fields = fact_fields(
+            &self.log_topic,
+            queue_id,
+            &draft.body,
+            text.as_bytes(),
+            broker.store_host,
+            at_ms,
+        );
         Ok(broker.append(&MessageDraft::from(fields))?.physical_offset)
     }
 }
 
+/// The snapshot, or its backup where it is damaged; without either the whole log is read.
+fn load(file: &ConfigFile) -> Result<Option<Snapshot>, BrokerError> {
+    let Some(text) = file.read()? else {
+        return Ok(None);
+    };
+    if let Some(snapshot) = Snapshot::decode(&text) {
+        return Ok(Some(snapshot));
+    }
+    tracing::error!("popState.json is damaged, its backup is used");
+    let backup = file.read_backup()?.and_then(|text| Snapshot::decode(&text));
+    if backup.is_none() {
+        tracing::error!(
+            "the backup of popState.json is no use either, leases are read from the whole log"
+        );
+    }
+    Ok(backup)
+}
+
 /// Blocks until everything below `end` is on the disk.
-fn wait_flushed(store: &Store, end: PhysicalOffset) -> Result<(), BrokerError> {
+///
+/// # Errors
+/// The store failed, or takes very long.
+pub(crate) fn wait_flushed(store: &Store, end: PhysicalOffset) -> Result<(), BrokerError> {
     let (done, flushed) = mpsc::sync_channel(1);
     store.when_flushed(
         end,
@@ -257,7 +292,10 @@ fn fact_fields<'a>(
 /// Feeds one stored record to the replay, if it says anything about leases.
 fn replay_record(replay: &mut Replay, position: u64, view: &RecordView<'_>, log_topic: &str) {
     if view.topic == log_topic {
-        if let Some(fact) = view.tags().and_then(|tag| record::decode(tag, view.body, position)) {
+        if let Some(fact) = view
+            .tags()
+            .and_then(|tag| record::decode(tag, view.body, position))
+        {
             replay.record(position, &fact);
         }
     } else if let Some((group, end, event)) = put_back::end_of(view) {

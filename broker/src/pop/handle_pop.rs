@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use remoting::{Connection, Responder};
-use wire::headers::pop::{NotificationRequest, PollingInfoRequest, PollingInfoResponse, PopRequest};
+use wire::headers::pop::{
+    NotificationRequest, PollingInfoRequest, PollingInfoResponse, PopRequest,
+};
 use wire::{Command, ResponseCode};
 
 use crate::broker::Broker;
@@ -38,7 +40,15 @@ pub(crate) fn pop(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
     match parse_pop(broker, cmd) {
         Ok((ask, form, deadline_ms)) => {
             let deadline = broker.clock.monotonic() + Duration::from_millis(deadline_ms);
-            waiting::begin(broker, Waiting { ask, form, deadline, to });
+            waiting::begin(
+                broker,
+                Waiting {
+                    ask,
+                    form,
+                    deadline,
+                    to,
+                },
+            );
         }
         Err(error) => to.send(answer::refusal(&error)),
     }
@@ -49,7 +59,15 @@ pub(crate) fn notify(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
     match parse_notification(broker, cmd) {
         Ok((ask, deadline_ms)) => {
             let deadline = broker.clock.monotonic() + Duration::from_millis(deadline_ms);
-            waiting::begin(broker, Waiting { ask, form: Form::Notify, deadline, to });
+            waiting::begin(
+                broker,
+                Waiting {
+                    ask,
+                    form: Form::Notify,
+                    deadline,
+                    to,
+                },
+            );
         }
         Err(error) => to.send(error.to_response()),
     }
@@ -62,15 +80,24 @@ pub(crate) fn polling_info(
     _conn: &Arc<Connection>,
 ) -> Result<Command, BrokerError> {
     let request: PollingInfoRequest = cmd.header()?;
-    let count = broker.pop.waiters.len_of(&request.consumer_group, &request.topic);
-    let header = PollingInfoResponse { polling_num: i32::try_from(count).unwrap_or(i32::MAX) };
+    let count = broker
+        .pop
+        .waiters
+        .len_of(&request.consumer_group, &request.topic);
+    let header = PollingInfoResponse {
+        polling_num: i32::try_from(count).unwrap_or(i32::MAX),
+    };
     Ok(Command::response(ResponseCode::Success).with_header(&header))
 }
 
 fn parse_pop(broker: &Arc<Broker>, cmd: &Command) -> Result<(Ask, Form, u64), BrokerError> {
     let request: PopRequest = cmd.header()?;
     let gantry = request.gantry == Some(true);
-    let (form, most) = if gantry { (Form::Gantry, GANTRY_MESSAGES_MAX) } else { (Form::Native, NATIVE_MESSAGES_MAX) };
+    let (form, most) = if gantry {
+        (Form::Gantry, GANTRY_MESSAGES_MAX)
+    } else {
+        (Form::Native, NATIVE_MESSAGES_MAX)
+    };
     if !(1..=most).contains(&request.max_msg_nums) {
         return Err(BrokerError::Invalid(format!(
             "the pop message's num is {}, must be 1 to {most}",
@@ -87,19 +114,36 @@ fn parse_pop(broker: &Arc<Broker>, cmd: &Command) -> Result<(Ask, Form, u64), Br
         check_kind(broker, &request.consumer_group)?;
         stored_filter(&rules, &request.consumer_group, &request.topic)?
     } else {
-        Arc::new(native_filter(request.exp_type.as_deref(), request.exp.as_deref())?)
+        Arc::new(native_filter(
+            request.exp_type.as_deref(),
+            request.exp.as_deref(),
+        )?)
     };
     let invisible_ms = match u64::try_from(request.invisible_ms) {
         Ok(0) => rules.policy.invisible_ms,
         Ok(ms) => ms.min(LEASE_MAX_MS),
-        Err(_) => return Err(BrokerError::Invalid("invisibleTime must not be negative".to_owned())),
+        Err(_) => {
+            return Err(BrokerError::Invalid(
+                "invisibleTime must not be negative".to_owned(),
+            ));
+        }
     };
     if gantry {
         // A RocketMQ client that pops says in its heartbeats that it is there.
         let member = core_names::shorten(request.member.as_deref().unwrap_or("gateway"));
-        broker.pop.activity.seen(&config.group_name, &member, broker.clock.monotonic());
+        broker
+            .pop
+            .activity
+            .seen(&config.group_name, &member, broker.clock.monotonic());
     }
-    let bytes = request.max_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(BYTES_DEFAULT);
+    broker
+        .pop
+        .pops
+        .seen(&config.group_name, "pop", broker.clock.monotonic());
+    let bytes = request
+        .max_bytes
+        .and_then(|bytes| usize::try_from(bytes).ok())
+        .unwrap_or(BYTES_DEFAULT);
     let ask = Ask {
         group: request.consumer_group.into(),
         topic: request.topic.into(),
@@ -108,7 +152,11 @@ fn parse_pop(broker: &Arc<Broker>, cmd: &Command) -> Result<(Ask, Form, u64), Br
         bytes: bytes.clamp(1, BYTES_MAX),
         invisible_ms,
         filter,
-        start: if gantry || request.init_mode == 0 { Start::Earliest } else { Start::Latest },
+        start: if gantry || request.init_mode == 0 {
+            Start::Earliest
+        } else {
+            Start::Latest
+        },
         rules,
     };
     Ok((ask, form, deadline_ms.ok_or(BrokerError::PopTooLate)?))
@@ -126,7 +174,10 @@ fn parse_notification(broker: &Arc<Broker>, cmd: &Command) -> Result<(Ask, u64),
         Arc::new(Filter::All)
     };
     if gantry {
-        broker.pop.activity.seen(&request.consumer_group, "waiting", broker.clock.monotonic());
+        broker
+            .pop
+            .activity
+            .seen(&request.consumer_group, "waiting", broker.clock.monotonic());
     }
     let deadline_ms = wait_ms(broker, request.born_time_ms, request.poll_ms, true).unwrap_or(0);
     let ask = Ask {
@@ -150,7 +201,9 @@ fn wait_ms(broker: &Broker, born_ms: i64, poll_ms: i64, from_now: bool) -> Optio
     if from_now {
         return u64::try_from(poll_ms).ok();
     }
-    let age_ms = i64::try_from(broker.now_ms()).unwrap_or(i64::MAX).saturating_sub(born_ms);
+    let age_ms = i64::try_from(broker.now_ms())
+        .unwrap_or(i64::MAX)
+        .saturating_sub(born_ms);
     if age_ms > poll_ms + LATE_MS {
         return None;
     }
@@ -158,12 +211,19 @@ fn wait_ms(broker: &Broker, born_ms: i64, poll_ms: i64, from_now: bool) -> Optio
 }
 
 fn check_topic(broker: &Broker, topic: &str, queue_id: i32) -> Result<(), BrokerError> {
-    let config = broker.topics.get(topic).ok_or_else(|| BrokerError::NoTopic(core_names::shorten(topic)))?;
+    let config = broker
+        .topics
+        .get(topic)
+        .ok_or_else(|| BrokerError::NoTopic(core_names::shorten(topic)))?;
     if !config.is_readable() {
-        return Err(BrokerError::Forbidden(format!("the topic[{topic}] peeking message is forbidden")));
+        return Err(BrokerError::Forbidden(format!(
+            "the topic[{topic}] peeking message is forbidden"
+        )));
     }
     if core_names::is_retry(topic) {
-        return Err(BrokerError::Invalid(format!("topic[{topic}] is read together with its origin")));
+        return Err(BrokerError::Invalid(format!(
+            "topic[{topic}] is read together with its origin"
+        )));
     }
     if queue_id >= config.read_queue_nums {
         return Err(BrokerError::Invalid(format!(
@@ -174,10 +234,18 @@ fn check_topic(broker: &Broker, topic: &str, queue_id: i32) -> Result<(), Broker
     Ok(())
 }
 
-fn check_group(broker: &Broker, group: &str) -> Result<(Arc<GroupConfig>, Arc<Rules>), BrokerError> {
-    let config = broker.groups.get(group).ok_or_else(|| BrokerError::NoGroup(core_names::shorten(group)))?;
+fn check_group(
+    broker: &Broker,
+    group: &str,
+) -> Result<(Arc<GroupConfig>, Arc<Rules>), BrokerError> {
+    let config = broker
+        .groups
+        .get(group)
+        .ok_or_else(|| BrokerError::NoGroup(core_names::shorten(group)))?;
     if !config.consume_enable {
-        return Err(BrokerError::Forbidden(format!("subscription group no permission, {group}")));
+        return Err(BrokerError::Forbidden(format!(
+            "subscription group no permission, {group}"
+        )));
     }
     let rules = broker.pop.rules.of(&config);
     if rules.ordered {
@@ -192,12 +260,23 @@ fn check_kind(broker: &Broker, group: &str) -> Result<(), BrokerError> {
     if members.is_empty() {
         return Ok(());
     }
-    let members = members.iter().take(16).map(AsRef::as_ref).collect::<Vec<&str>>().join(",");
-    Err(BrokerError::GroupMode { group: group.to_owned(), members })
+    let members = members
+        .iter()
+        .take(16)
+        .map(AsRef::as_ref)
+        .collect::<Vec<&str>>()
+        .join(",");
+    Err(BrokerError::GroupMode {
+        group: group.to_owned(),
+        members,
+    })
 }
 
 fn stored_filter(rules: &Rules, group: &str, topic: &str) -> Result<Arc<Filter>, BrokerError> {
-    let missing = || BrokerError::NoLeaseSubscription { group: group.to_owned(), topic: topic.to_owned() };
+    let missing = || BrokerError::NoLeaseSubscription {
+        group: group.to_owned(),
+        topic: topic.to_owned(),
+    };
     rules.subscriptions.get(topic).cloned().ok_or_else(missing)
 }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use remoting::Responder;
 use serde::Deserialize;
-use wire::body::gantry::{SettleItem, SettleOp, SettleRequest, SettleResponse, SettleResult, SettleStatus};
+use wire::body::gantry::{
+    SettleItem, SettleOp, SettleRequest, SettleResponse, SettleResult, SettleStatus,
+};
 use wire::headers::pop::{AckRequest, ChangeInvisibleRequest, ChangeInvisibleResponse};
 use wire::receipt::{Receipt as WireReceipt, RetryFlag};
 use wire::{Command, ResponseCode};
@@ -31,7 +33,8 @@ pub(crate) fn settle(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
     let parsed = parse_settle(broker, cmd);
     finish(broker, to, parsed, |_, decisions| {
         let results = decisions.iter().map(result).collect();
-        Command::response(ResponseCode::Success).with_body(wire::json::to_vec(&SettleResponse { results }))
+        Command::response(ResponseCode::Success)
+            .with_body(wire::json::to_vec(&SettleResponse { results }))
     });
 }
 
@@ -46,8 +49,14 @@ pub(crate) fn batch_ack(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
     let parsed = parse_batch_ack(broker, cmd);
     finish(broker, to, parsed, |_, decisions| {
         // Apache answers the whole with one code: it is missing only when all of it is.
-        if decisions.iter().any(|decision| decision.status == Status::Acked) {
-            let gone = decisions.iter().filter(|decision| decision.status != Status::Acked).count();
+        if decisions
+            .iter()
+            .any(|decision| decision.status == Status::Acked)
+        {
+            let gone = decisions
+                .iter()
+                .filter(|decision| decision.status != Status::Acked)
+                .count();
             return Command::response(ResponseCode::Success)
                 .with_ext("status", "acked")
                 .with_ext("gone", u64::try_from(gone).unwrap_or(0));
@@ -70,16 +79,24 @@ pub(crate) fn change_invisible(broker: &Arc<Broker>, cmd: &Command, to: Responde
         let header = match decision.and_then(|decision| decision.visible_at_ms) {
             Some(visible_at_ms) if matches!(status, Status::Extended | Status::Released) => {
                 let invisible_ms = visible_at_ms.saturating_sub(receipt.0).max(0);
-                ChangeInvisibleResponse { pop_time_ms: receipt.0, invisible_ms, revive_queue_id: receipt.1 }
+                ChangeInvisibleResponse {
+                    pop_time_ms: receipt.0,
+                    invisible_ms,
+                    revive_queue_id: receipt.1,
+                }
             }
             _ => ChangeInvisibleResponse::default(),
         };
         let code = match status {
             Status::Extended | Status::Released => ResponseCode::Success,
             Status::Limit => ResponseCode::InvalidParameter,
-            Status::Acked | Status::Nacked | Status::DeadLettered | Status::Gone => ResponseCode::NoMessage,
+            Status::Acked | Status::Nacked | Status::DeadLettered | Status::Gone => {
+                ResponseCode::NoMessage
+            }
         };
-        Command::response(code).with_header(&header).with_ext("status", status.as_str())
+        Command::response(code)
+            .with_header(&header)
+            .with_ext("status", status.as_str())
     });
 }
 
@@ -108,20 +125,33 @@ fn finish(
     if was_full {
         waiting::wake_group(broker, &group);
     }
-    let Some(end) = settled.durable_at else { return to.send(answer(broker, &settled.decisions)) };
+    let Some(end) = settled.durable_at else {
+        return to.send(answer(broker, &settled.decisions));
+    };
     let owner = broker.clone();
-    broker.durability.when_durable(&broker.store, end, false, broker.clock.monotonic(), move |status| {
-        to.send(match status {
-            PutStatus::Buffered | PutStatus::Flushed => answer(&owner, &settled.decisions),
-            PutStatus::FlushTimeout | PutStatus::Failed => Command::response(ResponseCode::FlushDiskTimeout)
-                .with_remark("settled, but not confirmed by the disk")
-                .with_ext("reason", "durability_not_confirmed"),
-        });
-    });
+    broker.durability.when_durable(
+        &broker.store,
+        end,
+        false,
+        broker.clock.monotonic(),
+        move |status| {
+            to.send(match status {
+                PutStatus::Buffered | PutStatus::Flushed => answer(&owner, &settled.decisions),
+                PutStatus::FlushTimeout | PutStatus::Failed => {
+                    Command::response(ResponseCode::FlushDiskTimeout)
+                        .with_remark("settled, but not confirmed by the disk")
+                        .with_ext("reason", "durability_not_confirmed")
+                }
+            });
+        },
+    );
 }
 
 fn group_rules(broker: &Broker, group: &str) -> Result<Arc<Rules>, BrokerError> {
-    let config = broker.groups.get(group).ok_or_else(|| BrokerError::NoGroup(core_names::shorten(group)))?;
+    let config = broker
+        .groups
+        .get(group)
+        .ok_or_else(|| BrokerError::NoGroup(core_names::shorten(group)))?;
     Ok(broker.pop.rules.of(&config))
 }
 
@@ -129,16 +159,29 @@ fn parse_settle(broker: &Broker, cmd: &Command) -> Parsed {
     let group: String = cmd.ext.required("group")?;
     let request: SettleRequest = wire::json::from_slice(&cmd.body.to_bytes())?;
     if request.items.len() > ITEMS_MAX {
-        return Err(BrokerError::Invalid(format!("{} items, at most {ITEMS_MAX}", request.items.len())));
+        return Err(BrokerError::Invalid(format!(
+            "{} items, at most {ITEMS_MAX}",
+            request.items.len()
+        )));
     }
     let at_ms = broker.pop.now_ms(broker.clock.as_ref());
-    Ok((group, request.items.into_iter().map(|item| settle_item(item, at_ms)).collect()))
+    Ok((
+        group,
+        request
+            .items
+            .into_iter()
+            .map(|item| settle_item(item, at_ms))
+            .collect(),
+    ))
 }
 
 fn settle_item(item: SettleItem, at_ms: i64) -> Item {
     let op = match item.op {
         SettleOp::Ack => Op::Ack,
-        SettleOp::Nack => Op::Nack { delay_ms: item.delay_ms, fault: fault(item.code, item.reason, at_ms) },
+        SettleOp::Nack => Op::Nack {
+            delay_ms: item.delay_ms,
+            fault: fault(item.code, item.reason, at_ms),
+        },
         SettleOp::Dead => Op::Dead(fault(item.code, item.reason, at_ms)),
         SettleOp::Extend => Op::Extend(item.invisible_ms),
         SettleOp::Release => Op::Release(item.invisible_ms.unwrap_or(0)),
@@ -163,7 +206,11 @@ fn fault(code: Option<String>, reason: Option<String>, at_ms: i64) -> Fault {
         text.truncate(end);
         text
     };
-    Fault { code: code.map(short), reason: reason.map(short), at_ms }
+    Fault {
+        code: code.map(short),
+        reason: reason.map(short),
+        at_ms,
+    }
 }
 
 fn result(decision: &Decision) -> SettleResult {
@@ -198,7 +245,10 @@ fn parse_ack(broker: &Broker, cmd: &Command) -> Parsed {
     Ok((request.consumer_group, vec![item]))
 }
 
-fn parse_change(broker: &Broker, cmd: &Command) -> Result<(String, Vec<Item>, i64, i32), BrokerError> {
+fn parse_change(
+    broker: &Broker,
+    cmd: &Command,
+) -> Result<(String, Vec<Item>, i64, i32), BrokerError> {
     let request: ChangeInvisibleRequest = cmd.header()?;
     let receipt = WireReceipt::parse(&request.extra_info)?;
     let op = match u64::try_from(request.invisible_ms) {
@@ -215,7 +265,12 @@ fn parse_change(broker: &Broker, cmd: &Command) -> Result<(String, Vec<Item>, i6
         op,
     )?;
     let revive_queue_id = revive_queue(&request.consumer_group, &item.topic, item.queue_id);
-    Ok((request.consumer_group, vec![item], receipt.pop_time_ms, revive_queue_id))
+    Ok((
+        request.consumer_group,
+        vec![item],
+        receipt.pop_time_ms,
+        revive_queue_id,
+    ))
 }
 
 fn native_item(
@@ -228,7 +283,10 @@ fn native_item(
     op: Op,
 ) -> Result<Item, BrokerError> {
     let topic = popped_topic(group, topic, receipt.retry);
-    let config = broker.topics.get(&topic).ok_or_else(|| BrokerError::NoTopic(core_names::shorten(&topic)))?;
+    let config = broker
+        .topics
+        .get(&topic)
+        .ok_or_else(|| BrokerError::NoTopic(core_names::shorten(&topic)))?;
     if !(0..config.read_queue_nums).contains(&queue_id) {
         return Err(BrokerError::MessageIllegal(format!(
             "queueId[{queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:[{}]",
@@ -236,19 +294,31 @@ fn native_item(
         )));
     }
     let range = broker.store.queue(&topic, queue_id);
-    let inside = u64::try_from(offset).ok().filter(|offset| *offset < range.max.get());
+    let inside = u64::try_from(offset)
+        .ok()
+        .filter(|offset| *offset < range.max.get());
     let offset = inside.ok_or_else(|| BrokerError::OffsetIllegal {
         key: format!("{topic}@{queue_id}"),
         offset,
         min: range.min.get(),
         max: range.max.get(),
     })?;
-    Ok(Item { topic, queue_id, offset, receipt: Receipt::PopTime(receipt.pop_time_ms), op })
+    Ok(Item {
+        topic,
+        queue_id,
+        offset,
+        receipt: Receipt::PopTime(receipt.pop_time_ms),
+        op,
+    })
 }
 
 /// Clients name the topic itself or the retry topic the message came from.
 fn popped_topic(group: &str, topic: &str, retry: RetryFlag) -> String {
-    if core_names::is_retry(topic) { topic.to_owned() } else { Kind::of_receipt(retry).topic(group, topic) }
+    if core_names::is_retry(topic) {
+        topic.to_owned()
+    } else {
+        Kind::of_receipt(retry).topic(group, topic)
+    }
 }
 
 fn acked(decisions: &[Decision]) -> Command {
@@ -257,7 +327,9 @@ fn acked(decisions: &[Decision]) -> Command {
             let status = if decision.already { "already" } else { "acked" };
             Command::response(ResponseCode::Success).with_ext("status", status)
         }
-        _ => Command::response(ResponseCode::NoMessage).with_remark("the lease is gone").with_ext("status", "gone"),
+        _ => Command::response(ResponseCode::NoMessage)
+            .with_remark("the lease is gone")
+            .with_ext("status", "gone"),
     }
 }
 
@@ -292,7 +364,9 @@ fn parse_batch_ack(broker: &Broker, cmd: &Command) -> Parsed {
     let mut group = None;
     for ack in body.acks {
         if *group.get_or_insert_with(|| ack.c.clone()) != ack.c {
-            return Err(BrokerError::Invalid("acks of several groups in one request".to_owned()));
+            return Err(BrokerError::Invalid(
+                "acks of several groups in one request".to_owned(),
+            ));
         }
         let retry = RetryFlag::parse(&ack.r)?;
         let topic = popped_topic(&ack.c, &ack.t, retry);
@@ -300,7 +374,9 @@ fn parse_batch_ack(broker: &Broker, cmd: &Command) -> Parsed {
             return Err(BrokerError::NoTopic(core_names::shorten(&topic)));
         }
         let start = u64::try_from(ack.so).unwrap_or(u64::MAX);
-        for bit in set_bits(&ack.b).ok_or_else(|| BrokerError::Invalid("b is no bit set in base64".to_owned()))? {
+        for bit in set_bits(&ack.b)
+            .ok_or_else(|| BrokerError::Invalid("b is no bit set in base64".to_owned()))?
+        {
             if items.len() >= ITEMS_MAX {
                 return Err(BrokerError::Invalid(format!("more than {ITEMS_MAX} acks")));
             }
@@ -338,7 +414,11 @@ fn set_bits(text: &str) -> Option<Vec<u64>> {
         if held >= 8 {
             held -= 8;
             let byte = (window >> held) & 0xff;
-            bits.extend((0..8).filter(|bit| byte >> bit & 1 == 1).map(|bit| byte_index * 8 + bit));
+            bits.extend(
+                (0..8)
+                    .filter(|bit| byte >> bit & 1 == 1)
+                    .map(|bit| byte_index * 8 + bit),
+            );
             byte_index += 1;
         }
         if bits.len() > ITEMS_MAX {

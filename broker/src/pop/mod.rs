@@ -32,6 +32,7 @@ mod answer;
 mod engine;
 mod handle_pop;
 mod handle_settle;
+mod numbers;
 mod position;
 mod revive;
 mod rules;
@@ -41,11 +42,12 @@ mod settle_all;
 mod sweep;
 mod waiting;
 
-pub(crate) use engine::Pop;
+pub(crate) use engine::{Pop, wait_flushed};
 pub(crate) use handle_pop::{notify, polling_info, pop};
 pub(crate) use handle_settle::{ack, batch_ack, change_invisible, settle};
+pub(crate) use names::is_retry_of;
 pub(crate) use position::{Start, set_position, start_at};
-pub(crate) use service::{abandon, 
+pub(crate) use service::{
     Workers, forget, group_changed, lag, lease_members, oldest_ready, release_waiting, start, stop,
 };
 pub(crate) use waiting::arrived;

@@ -43,7 +43,11 @@ impl Rng {
 #[derive(Clone)]
 enum Entry {
     Fact(&'static str, Vec<u8>),
-    Returned { topic: String, queue_id: i32, event: Event },
+    Returned {
+        topic: String,
+        queue_id: i32,
+        event: Event,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -113,7 +117,14 @@ impl World {
         };
         for message in 0..messages {
             let queue_id = (message as i32) % queues;
-            world.queues.entry((TOPIC.to_owned(), queue_id)).or_default().push(Stored { message, reconsumed: 0 });
+            world
+                .queues
+                .entry((TOPIC.to_owned(), queue_id))
+                .or_default()
+                .push(Stored {
+                    message,
+                    reconsumed: 0,
+                });
         }
         world
     }
@@ -133,21 +144,34 @@ impl World {
     }
 
     fn pop(&mut self, topic: &str, queue_id: i32, max: usize, invisible_ms: u64) -> usize {
-        let Some(stored) = self.queues.get(&(topic.to_owned(), queue_id)).cloned() else { return 0 };
+        let Some(stored) = self.queues.get(&(topic.to_owned(), queue_id)).cloned() else {
+            return 0;
+        };
         if self.table.get(GROUP, topic, queue_id).is_none() && stored.is_empty() {
             return 0;
         }
-        let horizon = Horizon { id: LeaseId::new(self.epoch, self.position()), pop_time_ms: self.now_ms };
+        let horizon = Horizon {
+            id: LeaseId::new(self.epoch, self.position()),
+            pop_time_ms: self.now_ms,
+        };
         let applied = self.position();
-        let slot = self.table.get_or_create(GROUP, topic, queue_id, || QueueState::new(0, horizon, applied)).unwrap();
+        let slot = self
+            .table
+            .get_or_create(GROUP, topic, queue_id, || {
+                QueueState::new(0, horizon, applied)
+            })
+            .unwrap();
         let mut locked = slot.lock().unwrap();
         let next = locked.state().next as usize;
         let taken = &stored[next.min(stored.len())..(next + max).min(stored.len())];
         if taken.is_empty() {
             return 0;
         }
-        let messages: Vec<(u64, u32)> =
-            taken.iter().enumerate().map(|(index, stored)| ((next + index) as u64, stored.reconsumed + 1)).collect();
+        let messages: Vec<(u64, u32)> = taken
+            .iter()
+            .enumerate()
+            .map(|(index, stored)| ((next + index) as u64, stored.reconsumed + 1))
+            .collect();
         let point = CheckPoint {
             group: GROUP,
             topic,
@@ -163,8 +187,16 @@ impl World {
         locked.apply(position, &event);
         for (stored, &(offset, attempt)) in taken.iter().zip(&messages) {
             let message = stored.message;
-            assert_eq!(self.places[message], Place::Ready, "message {message} is delivered while not ready");
-            assert_eq!(attempt, self.attempts[message] + 1, "attempt of message {message}");
+            assert_eq!(
+                self.places[message],
+                Place::Ready,
+                "message {message} is delivered while not ready"
+            );
+            assert_eq!(
+                attempt,
+                self.attempts[message] + 1,
+                "attempt of message {message}"
+            );
             self.places[message] = Place::Leased;
             self.attempts[message] += 1;
             let id = LeaseId::new(self.epoch, position);
@@ -185,20 +217,52 @@ impl World {
     /// Settles one receipt; the answer is checked against what the model knows must be true.
     fn settle(&mut self, index: usize, op: &Op) -> Status {
         let held = self.receipts[index].clone();
-        let receipt = if self.rng.one_in(2) { Receipt::Lease(held.id) } else { Receipt::PopTime(held.pop_time_ms) };
+        let receipt = if self.rng.one_in(2) {
+            Receipt::Lease(held.id)
+        } else {
+            Receipt::PopTime(held.pop_time_ms)
+        };
         let slot = self.table.get(GROUP, &held.topic, held.queue_id).unwrap();
         let mut locked = slot.lock().unwrap();
-        let decision = settle::decide(locked.state(), &self.policy, held.offset, receipt, op, self.now_ms);
+        let decision = settle::decide(
+            locked.state(),
+            &self.policy,
+            held.offset,
+            receipt,
+            op,
+            self.now_ms,
+        );
         if held.acked {
-            let expected = if *op == Op::Ack { Status::Acked } else { Status::Gone };
-            assert_eq!((decision.status, decision.already), (expected, expected == Status::Acked));
+            let expected = if *op == Op::Ack {
+                Status::Acked
+            } else {
+                Status::Gone
+            };
+            assert_eq!(
+                (decision.status, decision.already),
+                (expected, expected == Status::Acked)
+            );
         }
         if let Some(change) = decision.change {
-            let check_point = locked.state().lease(held.offset, receipt).map(|lease| (lease.start, lease.pop_time_ms));
-            let part =
-                Part { topic: held.topic.clone(), queue_id: held.queue_id, check_point, changes: vec![change.clone()] };
-            let position = self.append_draft(record::settle_draft(GROUP, "b", self.now_ms, &[part]).unwrap());
-            locked.apply(position, &Event::Settled { at_ms: self.now_ms, changes: vec![change] });
+            let check_point = locked
+                .state()
+                .lease(held.offset, receipt)
+                .map(|lease| (lease.start, lease.pop_time_ms));
+            let part = Part {
+                topic: held.topic.clone(),
+                queue_id: held.queue_id,
+                check_point,
+                changes: vec![change.clone()],
+            };
+            let position =
+                self.append_draft(record::settle_draft(GROUP, "b", self.now_ms, &[part]).unwrap());
+            locked.apply(
+                position,
+                &Event::Settled {
+                    at_ms: self.now_ms,
+                    changes: vec![change],
+                },
+            );
             match decision.status {
                 Status::Acked => {
                     assert_eq!(
@@ -223,18 +287,33 @@ impl World {
             for (offset, lease) in locked.state().due(self.now_ms, usize::MAX) {
                 let key = &slot.key;
                 let stored = self.queues[&(key.topic.to_string(), key.queue_id)][offset as usize];
-                assert_eq!(self.places[stored.message], Place::Leased, "put back while not leased");
+                assert_eq!(
+                    self.places[stored.message],
+                    Place::Leased,
+                    "put back while not leased"
+                );
                 let fate = settle::fate(&lease, &self.policy);
                 let dead = !matches!(fate, Fate::Retry { .. });
-                let event = Event::Returned { offset, id: lease.id, dead, at_ms: self.now_ms };
-                let entry =
-                    Entry::Returned { topic: key.topic.to_string(), queue_id: key.queue_id, event: event.clone() };
+                let event = Event::Returned {
+                    offset,
+                    id: lease.id,
+                    dead,
+                    at_ms: self.now_ms,
+                };
+                let entry = Entry::Returned {
+                    topic: key.topic.to_string(),
+                    queue_id: key.queue_id,
+                    event: event.clone(),
+                };
                 let position = self.append(entry);
                 locked.apply(position, &event);
                 if let Fate::Retry { counted, .. } = fate {
                     self.places[stored.message] = Place::Ready;
                     let topic = retry_v2(GROUP, origin_of(GROUP, &key.topic).unwrap_or(&key.topic));
-                    let again = Stored { reconsumed: stored.reconsumed + u32::from(counted), ..stored };
+                    let again = Stored {
+                        reconsumed: stored.reconsumed + u32::from(counted),
+                        ..stored
+                    };
                     self.queues.entry((topic, 0)).or_default().push(again);
                 } else {
                     self.places[stored.message] = Place::Done;
@@ -248,12 +327,20 @@ impl World {
         let snapshot = snapshot.map(|text| Snapshot::decode(text).unwrap());
         let mut replay = Replay::new(snapshot.as_ref(), 0);
         let from = replay.from();
-        for (position, entry) in self.log.iter().filter(|(position, _)| (from..end).contains(position)) {
+        for (position, entry) in self
+            .log
+            .iter()
+            .filter(|(position, _)| (from..end).contains(position))
+        {
             match entry {
-                Entry::Fact(tag, body) => replay.record(*position, &record::decode(tag, body, *position).unwrap()),
-                Entry::Returned { topic, queue_id, event } => {
-                    replay.returned(*position, GROUP, topic, *queue_id, event.clone())
+                Entry::Fact(tag, body) => {
+                    replay.record(*position, &record::decode(tag, body, *position).unwrap())
                 }
+                Entry::Returned {
+                    topic,
+                    queue_id,
+                    event,
+                } => replay.returned(*position, GROUP, topic, *queue_id, event.clone()),
             }
         }
         replay.finish()
@@ -261,9 +348,17 @@ impl World {
 
     /// kill -9: everything in memory is gone, the log is not.
     fn crash(&mut self) {
-        let snapshot = (!self.snapshots.is_empty()).then(|| self.rng.below(self.snapshots.len() as u64) as usize);
-        let (table, epoch) = self.rebuild(snapshot.map(|index| self.snapshots[index].as_slice()), u64::MAX);
-        compare(&text(&table), &text(&self.table), &format!("the log and snapshot {snapshot:?} tell another state"));
+        let snapshot = (!self.snapshots.is_empty())
+            .then(|| self.rng.below(self.snapshots.len() as u64) as usize);
+        let (table, epoch) = self.rebuild(
+            snapshot.map(|index| self.snapshots[index].as_slice()),
+            u64::MAX,
+        );
+        compare(
+            &text(&table),
+            &text(&self.table),
+            &format!("the log and snapshot {snapshot:?} tell another state"),
+        );
         self.table = table;
         self.epoch = epoch + 1;
     }
@@ -281,14 +376,24 @@ impl World {
     }
 
     fn copy(&self, snapshot: &mut Snapshot, wanted: impl Fn(usize) -> bool) {
-        for (index, slot) in self.table.all().iter().enumerate().filter(|(index, _)| wanted(*index)) {
-            let known = snapshot
-                .queues
-                .iter()
-                .any(|queue| *queue.topic == *slot.key.topic && queue.queue_id == slot.key.queue_id);
+        for (index, slot) in self
+            .table
+            .all()
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| wanted(*index))
+        {
+            let known = snapshot.queues.iter().any(|queue| {
+                *queue.topic == *slot.key.topic && queue.queue_id == slot.key.queue_id
+            });
             if !known && index < 64 {
                 let locked = slot.lock().unwrap();
-                snapshot.queues.push(QueueSnapshot::take(GROUP, &slot.key.topic, slot.key.queue_id, locked.state()));
+                snapshot.queues.push(QueueSnapshot::take(
+                    GROUP,
+                    &slot.key.topic,
+                    slot.key.queue_id,
+                    locked.state(),
+                ));
             }
         }
     }
@@ -311,13 +416,20 @@ impl World {
                 };
                 let op = match self.rng.below(10) {
                     0..=4 => Op::Ack,
-                    5 => Op::Nack { delay_ms: Some(2_000), fault: Default::default() },
+                    5 => Op::Nack {
+                        delay_ms: Some(2_000),
+                        fault: Default::default(),
+                    },
                     6 => Op::Extend(Some(8_000)),
                     7 => Op::Release(500),
                     8 => Op::Suspend,
                     _ => Op::Nack {
                         delay_ms: None,
-                        fault: super::lease::Fault { code: Some("E".into()), reason: None, at_ms: self.now_ms },
+                        fault: super::lease::Fault {
+                            code: Some("E".into()),
+                            reason: None,
+                            at_ms: self.now_ms,
+                        },
                     },
                 };
                 self.settle(index as usize, &op);
@@ -357,8 +469,17 @@ fn text(table: &Table) -> String {
 /// Equal, or a panic that shows where they part rather than all of it.
 fn compare(left: &str, right: &str, what: &str) {
     if left != right {
-        let at = left.bytes().zip(right.bytes()).take_while(|(a, b)| a == b).count();
-        let part = |text: &str| text.chars().skip(at.saturating_sub(120)).take(200).collect::<String>();
+        let at = left
+            .bytes()
+            .zip(right.bytes())
+            .take_while(|(a, b)| a == b)
+            .count();
+        let part = |text: &str| {
+            text.chars()
+                .skip(at.saturating_sub(120))
+                .take(200)
+                .collect::<String>()
+        };
         panic!("{what}:\n{}\n{}", part(left), part(right));
     }
 }
@@ -387,7 +508,10 @@ fn whatever_happens_a_message_is_acked_once_or_comes_back() {
         }
         world.drain();
         world.crash();
-        assert!(world.places.iter().all(|place| *place == Place::Done), "seed {seed}");
+        assert!(
+            world.places.iter().all(|place| *place == Place::Done),
+            "seed {seed}"
+        );
     }
 }
 
@@ -406,7 +530,12 @@ fn every_prefix_of_the_log_rebuilds_alike_from_every_snapshot() {
         }
         for end in (0..=world.position()).step_by(7 * RECORD_BYTES as usize) {
             let expected = text(&world.rebuild(None, end).0);
-            for (snapshot, _) in world.snapshots.iter().zip(&ends).filter(|(_, taken)| **taken <= end) {
+            for (snapshot, _) in world
+                .snapshots
+                .iter()
+                .zip(&ends)
+                .filter(|(_, taken)| **taken <= end)
+            {
                 let rebuilt = text(&world.rebuild(Some(snapshot), end).0);
                 compare(&rebuilt, &expected, &format!("seed {seed}, cut at {end}"));
             }
@@ -444,7 +573,10 @@ fn acking_a_random_half_of_each_batch_loses_nothing() {
         }
     }
     assert_eq!(world.dead, 0);
-    assert_eq!(world.receipts.iter().filter(|held| held.acked).count(), MESSAGES);
+    assert_eq!(
+        world.receipts.iter().filter(|held| held.acked).count(),
+        MESSAGES
+    );
 }
 
 /// BL-48 (apache/pulsar#14242): a batch of 50 acked one by one out of order; restarts in between replay none of it.
@@ -467,7 +599,14 @@ fn single_acks_of_a_batch_out_of_order_add_up_over_restarts() {
     world.crash();
     let slot = world.table.get(GROUP, TOPIC, 0).unwrap();
     let locked = slot.lock().unwrap();
-    assert_eq!((locked.state().ack_floor(), locked.state().next, locked.state().in_flight_len()), (50, 50, 0));
+    assert_eq!(
+        (
+            locked.state().ack_floor(),
+            locked.state().next,
+            locked.state().in_flight_len()
+        ),
+        (50, 50, 0)
+    );
 }
 
 /// BL-47 (localstack/localstack#13222): the receipt of an expired delivery does not touch the next one.
@@ -493,8 +632,18 @@ fn an_ack_after_expiry_and_before_the_put_back_is_late_and_counts() {
     world.now_ms += 2_500;
     let slot = world.table.get(GROUP, TOPIC, 0).unwrap();
     let receipt = Receipt::Lease(world.receipts[0].id);
-    let late = settle::decide(slot.lock().unwrap().state(), &world.policy, 0, receipt, &Op::Ack, world.now_ms);
-    assert_eq!((late.status, late.late, late.already), (Status::Acked, true, false));
+    let late = settle::decide(
+        slot.lock().unwrap().state(),
+        &world.policy,
+        0,
+        receipt,
+        &Op::Ack,
+        world.now_ms,
+    );
+    assert_eq!(
+        (late.status, late.late, late.already),
+        (Status::Acked, true, false)
+    );
     assert_eq!(world.settle(0, &Op::Ack), Status::Acked);
     world.revive();
     assert_eq!(world.places[0], Place::Done);
@@ -505,7 +654,10 @@ fn one_lease_lives_at_most_twelve_hours() {
     let mut world = World::new(1, 1, 1);
     world.pop(TOPIC, 0, 1, 43_000_000);
     world.now_ms += 40_000_000;
-    assert_eq!(world.settle(0, &Op::Extend(Some(3_200_000))), Status::Extended);
+    assert_eq!(
+        world.settle(0, &Op::Extend(Some(3_200_000))),
+        Status::Extended
+    );
     assert_eq!(world.settle(0, &Op::Extend(Some(3_200_001))), Status::Limit);
     assert_eq!(world.settle(0, &Op::Ack), Status::Acked);
 }
@@ -515,7 +667,10 @@ fn the_last_nack_is_a_dead_letter_and_its_repetition_says_so() {
     let mut world = World::new(1, 1, 1);
     world.policy.max_attempts = 1;
     world.pop(TOPIC, 0, 1, 60_000);
-    let nack = Op::Nack { delay_ms: Some(3_600_000), fault: Default::default() };
+    let nack = Op::Nack {
+        delay_ms: Some(3_600_000),
+        fault: Default::default(),
+    };
     assert_eq!(world.settle(0, &nack), Status::DeadLettered);
     world.revive();
     assert_eq!(world.dead, 1, "at once, not after the delay");
@@ -536,7 +691,14 @@ fn a_deletion_forgets_and_a_later_namesake_starts_anew() {
     world.crash();
     let slot = world.table.get(GROUP, TOPIC, 0).unwrap();
     let old = Receipt::Lease(world.receipts[0].id);
-    let answer = settle::decide(slot.lock().unwrap().state(), &world.policy, 0, old, &Op::Ack, world.now_ms);
+    let answer = settle::decide(
+        slot.lock().unwrap().state(),
+        &world.policy,
+        0,
+        old,
+        &Op::Ack,
+        world.now_ms,
+    );
     assert_eq!(answer.status, Status::Gone);
 }
 
@@ -546,7 +708,8 @@ fn a_seek_ends_all_leases_and_a_take_over_only_those_delivered_again() {
         let mut world = World::new(1, 6, 1);
         world.pop(TOPIC, 0, 6, 60_000);
         let slot = world.table.get(GROUP, TOPIC, 0).unwrap();
-        let position = world.append_draft(record::position_draft(GROUP, TOPIC, 0, 2, void, world.now_ms).unwrap());
+        let position = world
+            .append_draft(record::position_draft(GROUP, TOPIC, 0, 2, void, world.now_ms).unwrap());
         let event = match record::decode(
             record::TAG_POSITION,
             match &world.log[1].1 {
@@ -560,7 +723,10 @@ fn a_seek_ends_all_leases_and_a_take_over_only_those_delivered_again() {
         };
         let mut locked = slot.lock().unwrap();
         locked.apply(position, &event);
-        assert_eq!((locked.state().next, locked.state().in_flight_len()), (2, left));
+        assert_eq!(
+            (locked.state().next, locked.state().in_flight_len()),
+            (2, left)
+        );
         let gone = settle::decide(
             locked.state(),
             &world.policy,

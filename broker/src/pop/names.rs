@@ -80,6 +80,11 @@ pub fn parse_retry_v2(retry_topic: &str) -> Option<(&str, &str)> {
     retry_topic.strip_prefix(RETRY)?.split_once('+')
 }
 
+/// Whether the topic holds retries of leases of `group`.
+pub fn is_retry_of(group: &str, topic: &str) -> bool {
+    parse_retry_v2(topic).is_some_and(|(owner, _)| owner == group)
+}
+
 /// Whether messages of this topic may carry the end of a lease.
 pub fn may_end_a_lease(topic: &str) -> bool {
     topic.starts_with(RETRY) || topic.starts_with(DEAD)
@@ -87,8 +92,14 @@ pub fn may_end_a_lease(topic: &str) -> bool {
 
 /// Queue of the log that facts about one queue go to: the same for all of them, so that they stay in order.
 pub fn revive_queue(group: &str, topic: &str, queue_id: i32) -> i32 {
-    let bytes = group.bytes().chain([b'@']).chain(topic.bytes()).chain(queue_id.to_be_bytes());
-    let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let bytes = group
+        .bytes()
+        .chain([b'@'])
+        .chain(topic.bytes())
+        .chain(queue_id.to_be_bytes());
+    let hash = bytes.fold(0x811c_9dc5_u32, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    });
     i32::try_from(hash % REVIVE_QUEUES.unsigned_abs()).unwrap_or(0)
 }
 
@@ -102,6 +113,9 @@ mod tests {
         assert_eq!(origin_of("g", &retry_v1("g", "T")), Some("T"));
         assert_eq!(origin_of("g", "%RETRY%g"), None);
         assert_eq!(origin_of("g", "T"), None);
-        assert_eq!(parse_retry_v2(&retry_v2("a%b", "a%T")), Some(("a%b", "a%T")));
+        assert_eq!(
+            parse_retry_v2(&retry_v2("a%b", "a%T")),
+            Some(("a%b", "a%T"))
+        );
     }
 }

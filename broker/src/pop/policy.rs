@@ -45,11 +45,20 @@ impl Policy {
         let delay = match &self.backoff {
             Backoff::List(delays) => {
                 let last = delays.len().saturating_sub(1);
-                delays.get((step as usize).min(last)).copied().unwrap_or(self.invisible_ms)
+                delays
+                    .get((step as usize).min(last))
+                    .copied()
+                    .unwrap_or(self.invisible_ms)
             }
-            Backoff::Exponential { initial_ms, max_ms, multiplier, jitter } => {
+            Backoff::Exponential {
+                initial_ms,
+                max_ms,
+                multiplier,
+                jitter,
+            } => {
                 let grown = *initial_ms as f64 * multiplier.max(1.0).powi(step.min(1_000) as i32);
-                let moved = grown.min(*max_ms as f64) * (1.0 + jitter.clamp(0.0, 0.5) * signed_unit(seed));
+                let moved =
+                    grown.min(*max_ms as f64) * (1.0 + jitter.clamp(0.0, 0.5) * signed_unit(seed));
                 moved.min(*max_ms as f64).max(0.0) as u64
             }
         };
@@ -76,23 +85,47 @@ mod tests {
     use super::*;
 
     fn policy(backoff: Backoff) -> Policy {
-        Policy { invisible_ms: 30_000, max_in_flight: 10, max_attempts: 3, backoff, dead_letters: true, paused: false }
+        Policy {
+            invisible_ms: 30_000,
+            max_in_flight: 10,
+            max_attempts: 3,
+            backoff,
+            dead_letters: true,
+            paused: false,
+        }
     }
 
     #[test]
     fn a_list_repeats_its_last_delay_and_an_empty_one_waits_the_invisible_time() {
         let list = policy(Backoff::List(vec![1_000, 5_000]));
-        let delays: Vec<u64> = (1..=4).map(|attempt| list.nack_delay_ms(attempt, 0)).collect();
+        let delays: Vec<u64> = (1..=4)
+            .map(|attempt| list.nack_delay_ms(attempt, 0))
+            .collect();
         assert_eq!(delays, [1_000, 5_000, 5_000, 5_000]);
-        assert_eq!(policy(Backoff::List(Vec::new())).nack_delay_ms(1, 0), 30_000);
+        assert_eq!(
+            policy(Backoff::List(Vec::new())).nack_delay_ms(1, 0),
+            30_000
+        );
     }
 
     #[test]
     fn exponential_grows_to_its_maximum_and_jitter_stays_inside_its_fraction() {
-        let plain = policy(Backoff::Exponential { initial_ms: 100, max_ms: 1_000, multiplier: 2.0, jitter: 0.0 });
-        let delays: Vec<u64> = (1..=6).map(|attempt| plain.nack_delay_ms(attempt, 1)).collect();
+        let plain = policy(Backoff::Exponential {
+            initial_ms: 100,
+            max_ms: 1_000,
+            multiplier: 2.0,
+            jitter: 0.0,
+        });
+        let delays: Vec<u64> = (1..=6)
+            .map(|attempt| plain.nack_delay_ms(attempt, 1))
+            .collect();
         assert_eq!(delays, [100, 200, 400, 800, 1_000, 1_000]);
-        let moved = policy(Backoff::Exponential { initial_ms: 1_000, max_ms: 10_000, multiplier: 2.0, jitter: 0.5 });
+        let moved = policy(Backoff::Exponential {
+            initial_ms: 1_000,
+            max_ms: 10_000,
+            multiplier: 2.0,
+            jitter: 0.5,
+        });
         for seed in 0..1_000 {
             assert!((500..=1_500).contains(&moved.nack_delay_ms(1, seed)));
         }

@@ -42,7 +42,10 @@ impl Start {
         match self {
             Start::Earliest => range.min.get(),
             Start::Latest => range.max.get(),
-            Start::At(ms) => broker.store.offset_by_time(topic, queue_id, ms, Boundary::Lower).get(),
+            Start::At(ms) => broker
+                .store
+                .offset_by_time(topic, queue_id, ms, Boundary::Lower)
+                .get(),
         }
     }
 }
@@ -63,7 +66,10 @@ pub(super) fn open_slot(
     if let Some(slot) = pop.table.get(group, topic, queue_id) {
         return Ok(slot);
     }
-    let committed = broker.offsets.get(group, topic, queue_id).and_then(|offset| u64::try_from(offset).ok());
+    let committed = broker
+        .offsets
+        .get(group, topic, queue_id)
+        .and_then(|offset| u64::try_from(offset).ok());
     let next = committed.unwrap_or_else(|| start.offset(broker, topic, queue_id));
     let must_log = committed.is_none() && start != Start::Earliest;
     let create = || {
@@ -72,7 +78,10 @@ pub(super) fn open_slot(
         state.mirrored = committed;
         state
     };
-    let slot = pop.table.get_or_create(group, topic, queue_id, create).ok_or(BrokerError::Full("lease state"))?;
+    let slot = pop
+        .table
+        .get_or_create(group, topic, queue_id, create)
+        .ok_or(BrokerError::Full("lease state"))?;
     if must_log
         && let Some(mut locked) = slot.lock()
         && locked.state().mirrored.is_none()
@@ -102,7 +111,12 @@ pub(super) fn move_to(
         .map_err(|_| BrokerError::Internal("position record"))?;
     let queue = revive_queue(&key.group, &key.topic, key.queue_id);
     let position = pop.append_fact(broker, &draft, queue, at_ms)?;
-    pop.apply(locked, slot, position, &Event::Positioned { next, void, at_ms });
+    pop.apply(
+        locked,
+        slot,
+        position,
+        &Event::Positioned { next, void, at_ms },
+    );
     Ok(position)
 }
 
@@ -110,12 +124,19 @@ pub(super) fn move_to(
 ///
 /// # Errors
 /// The store's.
-pub(super) fn reconcile(broker: &Broker, slot: &Arc<Slot>, locked: &mut Locked<'_>) -> Result<(), BrokerError> {
+pub(super) fn reconcile(
+    broker: &Broker,
+    slot: &Arc<Slot>,
+    locked: &mut Locked<'_>,
+) -> Result<(), BrokerError> {
     let key = &slot.key;
-    let committed =
-        broker.offsets.get(&key.group, &key.topic, key.queue_id).and_then(|offset| u64::try_from(offset).ok());
+    let committed = broker
+        .offsets
+        .get(&key.group, &key.topic, key.queue_id)
+        .and_then(|offset| u64::try_from(offset).ok());
     let state = locked.state();
-    let foreign = committed.filter(|&offset| Some(offset) != state.mirrored && offset != state.next);
+    let foreign =
+        committed.filter(|&offset| Some(offset) != state.mirrored && offset != state.next);
     if let Some(offset) = foreign {
         move_to(broker, slot, locked, offset, false)?;
     }
@@ -136,7 +157,13 @@ pub(super) fn mirror(broker: &Broker, slot: &Slot, locked: &mut Locked<'_>) {
     if locked.state().mirrored != Some(next) || locked.state().detached {
         let key = &slot.key;
         let offset = i64::try_from(next).unwrap_or(i64::MAX);
-        if broker.offsets.commit(&key.group, &key.topic, key.queue_id, offset, broker.now_ms()) {
+        if broker.offsets.commit(
+            &key.group,
+            &key.topic,
+            key.queue_id,
+            offset,
+            broker.now_ms(),
+        ) {
             locked.set_mirrored(next);
         }
     }
@@ -146,8 +173,16 @@ pub(super) fn mirror(broker: &Broker, slot: &Slot, locked: &mut Locked<'_>) {
 ///
 /// # Errors
 /// No such topic, the store's, or not durable in time.
-pub(crate) fn start_at(broker: &Arc<Broker>, group: &str, topic: &str, start: Start) -> Result<(), BrokerError> {
-    let config = broker.topics.get(topic).ok_or_else(|| BrokerError::NoTopic(topic.to_owned()))?;
+pub(crate) fn start_at(
+    broker: &Arc<Broker>,
+    group: &str,
+    topic: &str,
+    start: Start,
+) -> Result<(), BrokerError> {
+    let config = broker
+        .topics
+        .get(topic)
+        .ok_or_else(|| BrokerError::NoTopic(topic.to_owned()))?;
     let now_ms = broker.pop.now_ms(broker.clock.as_ref());
     let mut end = None;
     for queue_id in 0..config.read_queue_nums.max(config.write_queue_nums) {
@@ -177,13 +212,18 @@ pub(crate) fn set_position(
     queue_id: i32,
     offset: i64,
 ) -> Result<(), BrokerError> {
-    let next = u64::try_from(offset).map_err(|_| BrokerError::Invalid(format!("offset {offset} is negative")))?;
+    let next = u64::try_from(offset)
+        .map_err(|_| BrokerError::Invalid(format!("offset {offset} is negative")))?;
     let Some(slot) = broker.pop.table.get(group, topic, queue_id) else {
         // No lease member ever came: the offset table alone is the progress.
-        broker.offsets.commit(group, topic, queue_id, offset, broker.now_ms());
+        broker
+            .offsets
+            .commit(group, topic, queue_id, offset, broker.now_ms());
         return broker.save_offsets();
     };
-    let Some(mut locked) = slot.lock() else { return Ok(()) };
+    let Some(mut locked) = slot.lock() else {
+        return Ok(());
+    };
     let end = move_to(broker, &slot, &mut locked, next, true)?;
     mirror(broker, &slot, &mut locked);
     drop(locked);
@@ -193,12 +233,20 @@ pub(crate) fn set_position(
 /// Blocks until the record at `position` is as durable as the flush policy asks.
 fn wait_durable(broker: &Arc<Broker>, position: PhysicalOffset) -> Result<(), BrokerError> {
     let (done, status) = mpsc::sync_channel(1);
-    broker.durability.when_durable(&broker.store, position.plus(1), false, broker.clock.monotonic(), move |status| {
-        done.send(status).ok();
-    });
+    broker.durability.when_durable(
+        &broker.store,
+        position.plus(1),
+        false,
+        broker.clock.monotonic(),
+        move |status| {
+            done.send(status).ok();
+        },
+    );
     match status.recv() {
         Ok(PutStatus::Buffered | PutStatus::Flushed) => Ok(()),
-        Ok(PutStatus::FlushTimeout | PutStatus::Failed) | Err(_) => Err(BrokerError::Busy("the disk is slow")),
+        Ok(PutStatus::FlushTimeout | PutStatus::Failed) | Err(_) => {
+            Err(BrokerError::Busy("the disk is slow"))
+        }
     }
 }
 

@@ -44,7 +44,10 @@ pub struct LeaseEnd<'a> {
 impl<'a> LeaseEnd<'a> {
     /// `leaseId queueId queueOffset topic`.
     pub fn encode(&self) -> String {
-        format!("{} {} {} {}", self.id.0, self.queue_id, self.offset, self.topic)
+        format!(
+            "{} {} {} {}",
+            self.id.0, self.queue_id, self.offset, self.topic
+        )
     }
 
     /// Reads the property; `None` when it is not of this form.
@@ -53,7 +56,12 @@ impl<'a> LeaseEnd<'a> {
         let id = LeaseId(parts.next()?.parse().ok()?);
         let queue_id = parts.next()?.parse().ok()?;
         let offset = parts.next()?.parse().ok()?;
-        Some(LeaseEnd { id, queue_id, offset, topic: parts.next()? })
+        Some(LeaseEnd {
+            id,
+            queue_id,
+            offset,
+            topic: parts.next()?,
+        })
     }
 }
 
@@ -65,7 +73,12 @@ pub fn end_of<'a>(record: &RecordView<'a>) -> Option<(&'a str, LeaseEnd<'a>, Eve
     let end = LeaseEnd::parse(record.property(property::LEASE)?)?;
     let group = record.property(property::ORIGIN_GROUP)?;
     let dead = record.topic == names::dead(group);
-    let event = Event::Returned { offset: end.offset, id: end.id, dead, at_ms: record.store_ts_ms };
+    let event = Event::Returned {
+        offset: end.offset,
+        id: end.id,
+        dead,
+        at_ms: record.store_ts_ms,
+    };
     Some((group, end, event))
 }
 
@@ -94,9 +107,14 @@ pub fn build(
 ) -> Result<PutBack, WireError> {
     let mut properties = old.properties().to_owned();
     let first_topic = first_topic(group, popped_topic, old).to_owned();
-    for gone in
-        [property::DELAY, property::POP_CK, property::WAIT, property::LEASE, property::REAL_TOPIC, property::REAL_QID]
-    {
+    for gone in [
+        property::DELAY,
+        property::POP_CK,
+        property::WAIT,
+        property::LEASE,
+        property::REAL_TOPIC,
+        property::REAL_QID,
+    ] {
         properties.remove(gone);
     }
     let offset_id = offset_msg_id(old.store_host, old.physical_offset);
@@ -106,30 +124,58 @@ pub fn build(
         }
     };
     first(&mut properties, property::RETRY_TOPIC, first_topic.clone());
-    first(&mut properties, property::ORIGIN_MESSAGE_ID, offset_id.clone());
-    first(&mut properties, property::FIRST_POP_TIME, lease.pop_time_ms.to_string());
-    first(&mut properties, property::ORIGIN, format!("{} {} {}", old.queue_id, old.queue_offset, old.store_ts_ms));
+    first(
+        &mut properties,
+        property::ORIGIN_MESSAGE_ID,
+        offset_id.clone(),
+    );
+    first(
+        &mut properties,
+        property::FIRST_POP_TIME,
+        lease.pop_time_ms.to_string(),
+    );
+    first(
+        &mut properties,
+        property::ORIGIN,
+        format!("{} {} {}", old.queue_id, old.queue_offset, old.store_ts_ms),
+    );
     properties.set(property::ORIGIN_GROUP, group);
     let offset = u64::try_from(old.queue_offset).unwrap_or_default();
-    let end = LeaseEnd { id: lease.id, queue_id: old.queue_id, offset, topic: popped_topic };
+    let end = LeaseEnd {
+        id: lease.id,
+        queue_id: old.queue_id,
+        offset,
+        topic: popped_topic,
+    };
     properties.set(property::LEASE, end.encode());
     let (topic, counted, fault) = match fate {
         Fate::Retry { counted, fault } => (names::retry_v2(group, &first_topic), *counted, fault),
         Fate::Dead { cause, fault } => {
-            first(&mut properties, property::DLQ_ORIGIN_TOPIC, first_topic.clone());
-            let id = properties.get(property::UNIQ_KEY).map_or(offset_id, str::to_owned);
+            first(&mut properties, property::DLQ_ORIGIN_TOPIC, first_topic);
+            let id = properties
+                .get(property::UNIQ_KEY)
+                .map_or(offset_id, str::to_owned);
             first(&mut properties, property::DLQ_ORIGIN_MESSAGE_ID, id);
             properties.set(property::DEAD_CAUSE, cause.as_str());
             properties.set(property::DEAD_AT, now_ms.to_string());
             (names::dead(group), true, fault)
         }
-        Fate::Drop => return Err(WireError::Malformed { what: "put-back", why: "nothing to store" }),
+        Fate::Drop => {
+            return Err(WireError::Malformed {
+                what: "put-back",
+                why: "nothing to store",
+            });
+        }
     };
     if let Some(fault) = fault {
         speak(&mut properties, fault);
     }
     let reconsume_times = old.reconsume_times.saturating_add(i32::from(counted));
-    Ok(PutBack { topic, reconsume_times, properties: fit(properties)? })
+    Ok(PutBack {
+        topic,
+        reconsume_times,
+        properties: fit(properties)?,
+    })
 }
 
 impl PutBack {
@@ -155,7 +201,13 @@ pub fn first_topic<'a>(group: &str, popped_topic: &'a str, record: &RecordView<'
 }
 
 fn speak(properties: &mut Properties, fault: &Fault) {
-    let short = |text: &Option<String>| text.as_deref().unwrap_or_default().chars().take(WORDS_MAX).collect::<String>();
+    let short = |text: &Option<String>| {
+        text.as_deref()
+            .unwrap_or_default()
+            .chars()
+            .take(WORDS_MAX)
+            .collect::<String>()
+    };
     properties.set(property::ERR_CODE, short(&fault.code));
     properties.set(property::ERR_REASON, short(&fault.reason));
     properties.set(property::ERR_AT, fault.at_ms.to_string());
@@ -171,7 +223,11 @@ fn fit(mut properties: Properties) -> Result<String, WireError> {
         text = properties.encode();
     }
     if text.len() > PROPERTIES_MAX_BYTES {
-        return Err(WireError::TooLong { what: "properties", size: text.len(), limit: PROPERTIES_MAX_BYTES });
+        return Err(WireError::TooLong {
+            what: "properties",
+            size: text.len(),
+            limit: PROPERTIES_MAX_BYTES,
+        });
     }
     Ok(text)
 }
@@ -209,7 +265,14 @@ mod tests {
     }
 
     fn lease() -> Lease {
-        Lease { id: LeaseId::new(1, 77), pop_time_ms: 500, visible_at_ms: 600, attempt: 1, start: 9, hold: Hold::Held }
+        Lease {
+            id: LeaseId::new(1, 77),
+            pop_time_ms: 500,
+            visible_at_ms: 600,
+            attempt: 1,
+            start: 9,
+            hold: Hold::Held,
+        }
     }
 
     fn again(put_back: &PutBack, old: &[u8]) -> Vec<u8> {
@@ -221,13 +284,35 @@ mod tests {
 
     #[test]
     fn a_retry_keeps_the_message_and_names_the_lease_it_ends() {
-        let old = stored("T", 0, "TAGS\u{1}a\u{2}UNIQ_KEY\u{1}U1\u{2}k\u{1}v\u{2}WAIT\u{1}true\u{2}");
-        let fault = Fault { code: Some("E1".into()), reason: Some("why".into()), at_ms: 550 };
-        let fate = Fate::Retry { counted: true, fault: Some(fault) };
-        let put_back = build("g", "T", &RecordView::parse(&old).unwrap(), &lease(), &fate, 600).unwrap();
+        let old = stored(
+            "T",
+            0,
+            "TAGS\u{1}a\u{2}UNIQ_KEY\u{1}U1\u{2}k\u{1}v\u{2}WAIT\u{1}true\u{2}",
+        );
+        let fault = Fault {
+            code: Some("E1".into()),
+            reason: Some("why".into()),
+            at_ms: 550,
+        };
+        let fate = Fate::Retry {
+            counted: true,
+            fault: Some(fault),
+        };
+        let put_back = build(
+            "g",
+            "T",
+            &RecordView::parse(&old).unwrap(),
+            &lease(),
+            &fate,
+            600,
+        )
+        .unwrap();
         let record = again(&put_back, &old);
         let view = RecordView::parse(&record).unwrap();
-        assert_eq!((view.topic, view.queue_id, view.reconsume_times, view.body), ("%RETRY%g+T", 0, 1, &b"body"[..]));
+        assert_eq!(
+            (view.topic, view.queue_id, view.reconsume_times, view.body),
+            ("%RETRY%g+T", 0, 1, &b"body"[..])
+        );
         assert_eq!((view.flag, view.sys_flag, view.born_ts_ms), (7, 1, 5));
         let expected = [
             ("TAGS", "a"),
@@ -237,15 +322,28 @@ mod tests {
             ("ORIGIN_GROUP", "g"),
             ("1ST_POP_TIME", "500"),
         ];
-        for (name, value) in
-            expected.into_iter().chain([("__ORIGIN", "3 9 1234"), ("__ERR_CODE", "E1"), ("__ERR_REASON", "why")])
-        {
+        for (name, value) in expected.into_iter().chain([
+            ("__ORIGIN", "3 9 1234"),
+            ("__ERR_CODE", "E1"),
+            ("__ERR_REASON", "why"),
+        ]) {
             assert_eq!(view.property(name), Some(value), "{name}");
         }
         assert_eq!(view.property("WAIT"), None);
         let (group, end, event) = end_of(&view).unwrap();
-        assert_eq!((group, end.id, end.queue_id, end.offset, end.topic), ("g", lease().id, 3, 9, "T"));
-        assert_eq!(event, Event::Returned { offset: 9, id: lease().id, dead: false, at_ms: 0 });
+        assert_eq!(
+            (group, end.id, end.queue_id, end.offset, end.topic),
+            ("g", lease().id, 3, 9, "T")
+        );
+        assert_eq!(
+            event,
+            Event::Returned {
+                offset: 9,
+                id: lease().id,
+                dead: false,
+                at_ms: 0
+            }
+        );
     }
 
     #[test]
@@ -255,20 +353,45 @@ mod tests {
             1,
             "RETRY_TOPIC\u{1}T\u{2}__ORIGIN\u{1}0 1 2\u{2}1ST_POP_TIME\u{1}400\u{2}__LEASE\u{1}1 2 3 T\u{2}",
         );
-        let fate = Fate::Retry { counted: false, fault: None };
-        let put_back = build("g", "%RETRY%g+T", &RecordView::parse(&old).unwrap(), &lease(), &fate, 600).unwrap();
+        let fate = Fate::Retry {
+            counted: false,
+            fault: None,
+        };
+        let put_back = build(
+            "g",
+            "%RETRY%g+T",
+            &RecordView::parse(&old).unwrap(),
+            &lease(),
+            &fate,
+            600,
+        )
+        .unwrap();
         let record = again(&put_back, &old);
         let view = RecordView::parse(&record).unwrap();
         assert_eq!((view.topic, view.reconsume_times), ("%RETRY%g+T", 1));
-        assert_eq!((view.property("__ORIGIN"), view.property("1ST_POP_TIME")), (Some("0 1 2"), Some("400")));
+        assert_eq!(
+            (view.property("__ORIGIN"), view.property("1ST_POP_TIME")),
+            (Some("0 1 2"), Some("400"))
+        );
         assert_eq!(end_of(&view).unwrap().1.topic, "%RETRY%g+T");
     }
 
     #[test]
     fn a_dead_letter_says_where_it_came_from_and_why() {
         let old = stored("T", 2, "UNIQ_KEY\u{1}U1\u{2}");
-        let fate = Fate::Dead { cause: DeadCause::MaxAttempts, fault: None };
-        let put_back = build("g", "T", &RecordView::parse(&old).unwrap(), &lease(), &fate, 600).unwrap();
+        let fate = Fate::Dead {
+            cause: DeadCause::MaxAttempts,
+            fault: None,
+        };
+        let put_back = build(
+            "g",
+            "T",
+            &RecordView::parse(&old).unwrap(),
+            &lease(),
+            &fate,
+            600,
+        )
+        .unwrap();
         let record = again(&put_back, &old);
         let view = RecordView::parse(&record).unwrap();
         assert_eq!((view.topic, view.reconsume_times), ("%DLQ%g", 3));
@@ -280,15 +403,40 @@ mod tests {
         ] {
             assert_eq!(view.property(name), Some(value), "{name}");
         }
-        assert!(matches!(end_of(&view).unwrap().2, Event::Returned { dead: true, .. }));
+        assert!(matches!(
+            end_of(&view).unwrap().2,
+            Event::Returned { dead: true, .. }
+        ));
     }
 
     #[test]
     fn long_properties_lose_words_before_the_lease() {
-        let old = stored("T", 0, &format!("big\u{1}{}\u{2}MSG_REGION\u{1}DefaultRegion\u{2}", "x".repeat(32_300)));
-        let fault = Fault { code: None, reason: Some("y".repeat(2_000)), at_ms: 550 };
-        let fate = Fate::Retry { counted: true, fault: Some(fault) };
-        let put_back = build("g", "T", &RecordView::parse(&old).unwrap(), &lease(), &fate, 600).unwrap();
+        let old = stored(
+            "T",
+            0,
+            &format!(
+                "big\u{1}{}\u{2}MSG_REGION\u{1}DefaultRegion\u{2}",
+                "x".repeat(32_300)
+            ),
+        );
+        let fault = Fault {
+            code: None,
+            reason: Some("y".repeat(2_000)),
+            at_ms: 550,
+        };
+        let fate = Fate::Retry {
+            counted: true,
+            fault: Some(fault),
+        };
+        let put_back = build(
+            "g",
+            "T",
+            &RecordView::parse(&old).unwrap(),
+            &lease(),
+            &fate,
+            600,
+        )
+        .unwrap();
         let record = again(&put_back, &old);
         let view = RecordView::parse(&record).unwrap();
         assert_eq!(view.property("__ERR_REASON"), None);

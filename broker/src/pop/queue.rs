@@ -51,12 +51,17 @@ impl QueueState {
 
     /// All offsets below are done with.
     pub fn ack_floor(&self) -> u64 {
-        self.in_flight.keys().next().map_or(self.next, |&first| first.min(self.next))
+        self.in_flight
+            .keys()
+            .next()
+            .map_or(self.next, |&first| first.min(self.next))
     }
 
     /// The lease at `offset` if `receipt` names it.
     pub fn lease(&self, offset: u64, receipt: Receipt) -> Option<&Lease> {
-        self.in_flight.get(&offset).filter(|lease| lease.is_named_by(receipt))
+        self.in_flight
+            .get(&offset)
+            .filter(|lease| lease.is_named_by(receipt))
     }
 
     /// How a lease that is not in flight ended, if that is still known.
@@ -66,7 +71,9 @@ impl QueueState {
 
     /// Everything in flight by ascending offset.
     pub fn in_flight(&self) -> impl Iterator<Item = (u64, &Lease)> {
-        self.in_flight.iter().map(|(&offset, lease)| (offset, lease))
+        self.in_flight
+            .iter()
+            .map(|(&offset, lease)| (offset, lease))
     }
 
     /// Messages in flight, waiting ones included.
@@ -86,13 +93,22 @@ impl QueueState {
 
     /// Up to `max` leases whose time has come at `now_ms`, earliest first.
     pub fn due(&self, now_ms: i64, max: usize) -> Vec<(u64, Lease)> {
-        let ready = self.due.iter().take_while(|&&(ms, _)| ms <= now_ms).take(max);
-        ready.filter_map(|&(_, offset)| Some((offset, self.in_flight.get(&offset)?.clone()))).collect()
+        let ready = self
+            .due
+            .iter()
+            .take_while(|&&(ms, _)| ms <= now_ms)
+            .take(max);
+        ready
+            .filter_map(|&(_, offset)| Some((offset, self.in_flight.get(&offset)?.clone())))
+            .collect()
     }
 
     /// Offsets and ids of the leases at `from` and above.
     pub(super) fn leases_from(&self, from: u64) -> Vec<(u64, LeaseId)> {
-        self.in_flight.range(from..).map(|(&offset, lease)| (offset, lease.id)).collect()
+        self.in_flight
+            .range(from..)
+            .map(|(&offset, lease)| (offset, lease.id))
+            .collect()
     }
 
     /// Puts a lease in flight; one that is there under the same offset is replaced.
@@ -101,7 +117,11 @@ impl QueueState {
         self.held += i64::from(lease.is_held());
         if let Some(old) = self.in_flight.insert(offset, lease) {
             self.held -= i64::from(old.is_held());
-            if self.in_flight.get(&offset).is_some_and(|new| new.visible_at_ms != old.visible_at_ms) {
+            if self
+                .in_flight
+                .get(&offset)
+                .is_some_and(|new| new.visible_at_ms != old.visible_at_ms)
+            {
                 self.due.remove(&(old.visible_at_ms, offset));
             }
         }

@@ -174,7 +174,9 @@ pub struct CheckPoint<'a> {
 impl CheckPoint<'_> {
     /// First offset given out.
     pub fn start(&self) -> u64 {
-        self.messages.first().map_or(self.next, |&(offset, _)| offset)
+        self.messages
+            .first()
+            .map_or(self.next, |&(offset, _)| offset)
     }
 
     /// The record of this pop.
@@ -188,7 +190,11 @@ impl CheckPoint<'_> {
             bm: 0,
             bn: broker.to_owned(),
             c: self.group.to_owned(),
-            d: self.messages.iter().map(|&(offset, _)| signed(offset - start)).collect(),
+            d: self
+                .messages
+                .iter()
+                .map(|&(offset, _)| signed(offset - start))
+                .collect(),
             it: signed(self.invisible_ms),
             n: signed(self.messages.len() as u64),
             pt: self.pop_time_ms,
@@ -198,10 +204,21 @@ impl CheckPoint<'_> {
             t: self.topic.to_owned(),
             e: self.epoch,
             nx: self.next,
-            ra: if plain { Vec::new() } else { self.messages.iter().map(|&(_, attempt)| attempt).collect() },
+            ra: if plain {
+                Vec::new()
+            } else {
+                self.messages.iter().map(|&(_, attempt)| attempt).collect()
+            },
         };
-        let key = format!("{}@{}@{start}@{}@{}@{broker}@ck", self.topic, self.queue_id, self.group, self.pop_time_ms);
-        Ok(Draft { tag: TAG_CK, key, body: serde_json::to_vec(&body)? })
+        let key = format!(
+            "{}@{}@{start}@{}@{}@{broker}@ck",
+            self.topic, self.queue_id, self.group, self.pop_time_ms
+        );
+        Ok(Draft {
+            tag: TAG_CK,
+            key,
+            body: serde_json::to_vec(&body)?,
+        })
     }
 
     /// The event of the record that landed at `position`.
@@ -234,15 +251,33 @@ pub struct Part {
 ///
 /// # Errors
 /// Only what JSON encoding itself reports.
-pub fn settle_draft(group: &str, broker: &str, at_ms: i64, parts: &[Part]) -> Result<Draft, serde_json::Error> {
-    if let [Part { topic, queue_id, check_point: Some((start, pop_time_ms)), changes }] = parts
+pub fn settle_draft(
+    group: &str,
+    broker: &str,
+    at_ms: i64,
+    parts: &[Part],
+) -> Result<Draft, serde_json::Error> {
+    if let [
+        Part {
+            topic,
+            queue_id,
+            check_point: Some((start, pop_time_ms)),
+            changes,
+        },
+    ] = parts
         && let Some(first) = changes.first()
-        && changes.iter().all(|change| change.what == What::Acked && change.id == first.id)
+        && changes
+            .iter()
+            .all(|change| change.what == What::Acked && change.id == first.id)
     {
         let single = changes.len() == 1;
         let body = AckBody {
             ao: if single { signed(first.offset) } else { -1 },
-            aol: if single { Vec::new() } else { changes.iter().map(|change| signed(change.offset)).collect() },
+            aol: if single {
+                Vec::new()
+            } else {
+                changes.iter().map(|change| signed(change.offset)).collect()
+            },
             bn: broker.to_owned(),
             c: group.to_owned(),
             pt: *pop_time_ms,
@@ -252,17 +287,33 @@ pub fn settle_draft(group: &str, broker: &str, at_ms: i64, parts: &[Part]) -> Re
             id: first.id.0,
             n: at_ms,
         };
-        let (tag, offset) = if single { (TAG_ACK, signed(first.offset)) } else { (TAG_BATCH_ACK, -1) };
+        let (tag, offset) = if single {
+            (TAG_ACK, signed(first.offset))
+        } else {
+            (TAG_BATCH_ACK, -1)
+        };
         let key = format!("{topic}@{queue_id}@{offset}@{group}@{pop_time_ms}@{broker}@{tag}");
-        return Ok(Draft { tag, key, body: serde_json::to_vec(&body)? });
+        return Ok(Draft {
+            tag,
+            key,
+            body: serde_json::to_vec(&body)?,
+        });
     }
     let part = |part: &Part| SettlePart {
         t: part.topic.clone(),
         q: part.queue_id,
         i: part.changes.iter().map(entry).collect(),
     };
-    let body = SettleBody { c: group.to_owned(), n: at_ms, p: parts.iter().map(part).collect() };
-    Ok(Draft { tag: TAG_SETTLE, key: format!("{group}@{at_ms}@{broker}@settle"), body: serde_json::to_vec(&body)? })
+    let body = SettleBody {
+        c: group.to_owned(),
+        n: at_ms,
+        p: parts.iter().map(part).collect(),
+    };
+    Ok(Draft {
+        tag: TAG_SETTLE,
+        key: format!("{group}@{at_ms}@{broker}@settle"),
+        body: serde_json::to_vec(&body)?,
+    })
 }
 
 /// The record that fixes where delivery of a queue continues.
@@ -277,19 +328,46 @@ pub fn position_draft(
     void: bool,
     at_ms: i64,
 ) -> Result<Draft, serde_json::Error> {
-    let body = PositionBody { c: group.to_owned(), t: topic.to_owned(), q: queue_id, nx: next, v: void, n: at_ms };
+    let body = PositionBody {
+        c: group.to_owned(),
+        t: topic.to_owned(),
+        q: queue_id,
+        nx: next,
+        v: void,
+        n: at_ms,
+    };
     let key = format!("{topic}@{queue_id}@{next}@{group}@{at_ms}@pos");
-    Ok(Draft { tag: TAG_POSITION, key, body: serde_json::to_vec(&body)? })
+    Ok(Draft {
+        tag: TAG_POSITION,
+        key,
+        body: serde_json::to_vec(&body)?,
+    })
 }
 
 /// The record of a deleted group, topic, or subscription.
 ///
 /// # Errors
 /// Only what JSON encoding itself reports.
-pub fn forget_draft(group: Option<&str>, topic: Option<&str>, at_ms: i64) -> Result<Draft, serde_json::Error> {
-    let body = ForgetBody { c: group.map(str::to_owned), t: topic.map(str::to_owned), n: at_ms };
-    let key = format!("{}@{}@{at_ms}@forget", topic.unwrap_or("*"), group.unwrap_or("*"));
-    Ok(Draft { tag: TAG_FORGET, key, body: serde_json::to_vec(&body)? })
+pub fn forget_draft(
+    group: Option<&str>,
+    topic: Option<&str>,
+    at_ms: i64,
+) -> Result<Draft, serde_json::Error> {
+    let body = ForgetBody {
+        c: group.map(str::to_owned),
+        t: topic.map(str::to_owned),
+        n: at_ms,
+    };
+    let key = format!(
+        "{}@{}@{at_ms}@forget",
+        topic.unwrap_or("*"),
+        group.unwrap_or("*")
+    );
+    Ok(Draft {
+        tag: TAG_FORGET,
+        key,
+        body: serde_json::to_vec(&body)?,
+    })
 }
 
 /// Reads the record at log `position`. `None` for records of other software (Apache's have no epoch) and for bodies that
@@ -301,11 +379,23 @@ pub fn decode(tag: &str, body: &[u8], position: u64) -> Option<Record> {
         TAG_SETTLE => decode_settle(serde_json::from_slice(body).ok()?),
         TAG_POSITION => {
             let body: PositionBody = serde_json::from_slice(body).ok()?;
-            Some(one(body.c, body.t, body.q, Event::Positioned { next: body.nx, void: body.v, at_ms: body.n }))
+            Some(one(
+                body.c,
+                body.t,
+                body.q,
+                Event::Positioned {
+                    next: body.nx,
+                    void: body.v,
+                    at_ms: body.n,
+                },
+            ))
         }
         TAG_FORGET => {
             let body: ForgetBody = serde_json::from_slice(body).ok()?;
-            Some(Record::Forget { group: body.c, topic: body.t })
+            Some(Record::Forget {
+                group: body.c,
+                topic: body.t,
+            })
         }
         _ => None,
     }
@@ -314,7 +404,10 @@ pub fn decode(tag: &str, body: &[u8], position: u64) -> Option<Record> {
 fn decode_ck(body: &CkBody, position: u64) -> Option<Record> {
     let start = u64::try_from(body.so).ok()?;
     let message = |(index, &distance): (usize, &i64)| {
-        Some((start.checked_add_signed(distance)?, body.ra.get(index).copied().unwrap_or(1)))
+        Some((
+            start.checked_add_signed(distance)?,
+            body.ra.get(index).copied().unwrap_or(1),
+        ))
     };
     let event = Event::Leased {
         id: LeaseId::new(body.e, position),
@@ -322,34 +415,84 @@ fn decode_ck(body: &CkBody, position: u64) -> Option<Record> {
         next: body.nx,
         pop_time_ms: body.pt,
         invisible_ms: u64::try_from(body.it).ok()?,
-        messages: body.d.iter().enumerate().map(message).collect::<Option<Vec<_>>>()?,
+        messages: body
+            .d
+            .iter()
+            .enumerate()
+            .map(message)
+            .collect::<Option<Vec<_>>>()?,
     };
     Some(one(body.c.clone(), body.t.clone(), body.q, event))
 }
 
 fn decode_ack(body: AckBody) -> Option<Record> {
-    let offsets = if body.aol.is_empty() { vec![body.ao] } else { body.aol };
-    let change =
-        |offset: i64| Some(Change { offset: u64::try_from(offset).ok()?, id: LeaseId(body.id), what: What::Acked });
-    let changes = offsets.into_iter().map(change).collect::<Option<Vec<_>>>()?;
-    Some(one(body.c, body.t, body.q, Event::Settled { at_ms: body.n, changes }))
+    let offsets = if body.aol.is_empty() {
+        vec![body.ao]
+    } else {
+        body.aol
+    };
+    let change = |offset: i64| {
+        Some(Change {
+            offset: u64::try_from(offset).ok()?,
+            id: LeaseId(body.id),
+            what: What::Acked,
+        })
+    };
+    let changes = offsets
+        .into_iter()
+        .map(change)
+        .collect::<Option<Vec<_>>>()?;
+    Some(one(
+        body.c,
+        body.t,
+        body.q,
+        Event::Settled {
+            at_ms: body.n,
+            changes,
+        },
+    ))
 }
 
 fn decode_settle(body: SettleBody) -> Option<Record> {
     let mut events = Vec::with_capacity(body.p.len());
     for part in body.p {
-        let changes = part.i.into_iter().map(|entry| change(entry, body.n)).collect::<Option<Vec<_>>>()?;
-        events.push(QueueEvent { topic: part.t, queue_id: part.q, event: Event::Settled { at_ms: body.n, changes } });
+        let changes = part
+            .i
+            .into_iter()
+            .map(|entry| change(entry, body.n))
+            .collect::<Option<Vec<_>>>()?;
+        events.push(QueueEvent {
+            topic: part.t,
+            queue_id: part.q,
+            event: Event::Settled {
+                at_ms: body.n,
+                changes,
+            },
+        });
     }
-    Some(Record::Events { group: body.c, events })
+    Some(Record::Events {
+        group: body.c,
+        events,
+    })
 }
 
 fn one(group: String, topic: String, queue_id: i32, event: Event) -> Record {
-    Record::Events { group, events: vec![QueueEvent { topic, queue_id, event }] }
+    Record::Events {
+        group,
+        events: vec![QueueEvent {
+            topic,
+            queue_id,
+            event,
+        }],
+    }
 }
 
 fn entry(change: &Change) -> SettleEntry {
-    let mut entry = SettleEntry { o: change.offset, id: change.id.0, ..SettleEntry::default() };
+    let mut entry = SettleEntry {
+        o: change.offset,
+        id: change.id.0,
+        ..SettleEntry::default()
+    };
     let (w, at, fault) = match &change.what {
         What::Acked => ("a", None, None),
         What::Visible(ms) => ("v", Some(*ms), None),
@@ -370,7 +513,11 @@ fn entry(change: &Change) -> SettleEntry {
 }
 
 fn change(entry: SettleEntry, now_ms: i64) -> Option<Change> {
-    let fault = Fault { code: entry.code, reason: entry.reason, at_ms: entry.fa.unwrap_or(now_ms) };
+    let fault = Fault {
+        code: entry.code,
+        reason: entry.reason,
+        at_ms: entry.fa.unwrap_or(now_ms),
+    };
     let what = match entry.w.as_str() {
         "a" => What::Acked,
         "v" => What::Visible(entry.at?),
@@ -381,7 +528,11 @@ fn change(entry: SettleEntry, now_ms: i64) -> Option<Change> {
         "x" => What::Dropped,
         _ => return None,
     };
-    Some(Change { offset: entry.o, id: LeaseId(entry.id), what })
+    Some(Change {
+        offset: entry.o,
+        id: LeaseId(entry.id),
+        what,
+    })
 }
 
 fn signed(number: u64) -> i64 {
@@ -393,7 +544,14 @@ mod tests {
     use super::*;
 
     fn events(group: &str, topic: &str, queue_id: i32, event: Event) -> Option<Record> {
-        Some(Record::Events { group: group.into(), events: vec![QueueEvent { topic: topic.into(), queue_id, event }] })
+        Some(Record::Events {
+            group: group.into(),
+            events: vec![QueueEvent {
+                topic: topic.into(),
+                queue_id,
+                event,
+            }],
+        })
     }
 
     #[test]
@@ -414,28 +572,53 @@ mod tests {
         assert!(text.starts_with(
             r#"{"bm":0,"bn":"broker-a","c":"g","d":[0,2],"it":11000,"n":2,"pt":1795975491417,"q":1,"ro":0,"so":5,"t":"T""#
         ));
-        assert_eq!(decode(draft.tag, &draft.body, 400), events("g", "T", 1, point.event(400)));
+        assert_eq!(
+            decode(draft.tag, &draft.body, 400),
+            events("g", "T", 1, point.event(400))
+        );
     }
 
     #[test]
     fn acks_of_one_check_point_take_the_form_of_apache() {
         let id = LeaseId::new(1, 400);
-        let ack = |offset| Change { offset, id, what: What::Acked };
-        let mut part = Part { topic: "T".into(), queue_id: 0, check_point: Some((5, 77)), changes: vec![ack(6)] };
+        let ack = |offset| Change {
+            offset,
+            id,
+            what: What::Acked,
+        };
+        let mut part = Part {
+            topic: "T".into(),
+            queue_id: 0,
+            check_point: Some((5, 77)),
+            changes: vec![ack(6)],
+        };
         let draft = settle_draft("g", "b", 90, std::slice::from_ref(&part)).unwrap();
-        assert_eq!((draft.tag, draft.key.as_str()), (TAG_ACK, "T@0@6@g@77@b@ack"));
+        assert_eq!(
+            (draft.tag, draft.key.as_str()),
+            (TAG_ACK, "T@0@6@g@77@b@ack")
+        );
         let settled = |changes| events("g", "T", 0, Event::Settled { at_ms: 90, changes });
         assert_eq!(decode(draft.tag, &draft.body, 1), settled(vec![ack(6)]));
         part.changes.push(ack(8));
         let draft = settle_draft("g", "b", 90, &[part]).unwrap();
         assert_eq!(draft.tag, TAG_BATCH_ACK);
-        assert_eq!(decode(draft.tag, &draft.body, 1), settled(vec![ack(6), ack(8)]));
+        assert_eq!(
+            decode(draft.tag, &draft.body, 1),
+            settled(vec![ack(6), ack(8)])
+        );
     }
 
     #[test]
     fn every_kind_of_change_reads_back() {
-        let fault = Fault { code: Some("E1".into()), reason: Some("x\n\"y".into()), at_ms: 50 };
-        let silent = Fault { at_ms: 51, ..Fault::default() };
+        let fault = Fault {
+            code: Some("E1".into()),
+            reason: Some("x\n\"y".into()),
+            at_ms: 50,
+        };
+        let silent = Fault {
+            at_ms: 51,
+            ..Fault::default()
+        };
         let kinds = [
             What::Acked,
             What::Visible(70),
@@ -446,22 +629,40 @@ mod tests {
             What::Dead(DeadCause::Rejected, fault),
             What::Dropped,
         ];
-        let changes: Vec<Change> =
-            kinds.into_iter().zip(0..).map(|(what, offset)| Change { offset, id: LeaseId(offset + 9), what }).collect();
+        let changes: Vec<Change> = kinds
+            .into_iter()
+            .zip(0..)
+            .map(|(what, offset)| Change {
+                offset,
+                id: LeaseId(offset + 9),
+                what,
+            })
+            .collect();
         let part = |topic: &str, changes: &[Change]| Part {
             topic: topic.into(),
             queue_id: 2,
             check_point: None,
             changes: changes.to_vec(),
         };
-        let draft = settle_draft("g", "b", 60, &[part("T", &changes), part("R", &changes[..1])]).unwrap();
+        let draft = settle_draft(
+            "g",
+            "b",
+            60,
+            &[part("T", &changes), part("R", &changes[..1])],
+        )
+        .unwrap();
         let event = |topic: &str, changes: &[Change]| QueueEvent {
             topic: topic.into(),
             queue_id: 2,
-            event: Event::Settled { at_ms: 60, changes: changes.to_vec() },
+            event: Event::Settled {
+                at_ms: 60,
+                changes: changes.to_vec(),
+            },
         };
-        let expected =
-            Record::Events { group: "g".into(), events: vec![event("T", &changes), event("R", &changes[..1])] };
+        let expected = Record::Events {
+            group: "g".into(),
+            events: vec![event("T", &changes), event("R", &changes[..1])],
+        };
         assert_eq!(decode(draft.tag, &draft.body, 1), Some(expected));
     }
 
@@ -470,17 +671,40 @@ mod tests {
         let draft = position_draft("g", "T", 3, 40, true, 9).unwrap();
         assert_eq!(
             decode(draft.tag, &draft.body, 1),
-            events("g", "T", 3, Event::Positioned { next: 40, void: true, at_ms: 9 })
+            events(
+                "g",
+                "T",
+                3,
+                Event::Positioned {
+                    next: 40,
+                    void: true,
+                    at_ms: 9
+                }
+            )
         );
         let draft = forget_draft(Some("g"), None, 9).unwrap();
-        assert_eq!(decode(draft.tag, &draft.body, 1), Some(Record::Forget { group: Some("g".into()), topic: None }));
+        assert_eq!(
+            decode(draft.tag, &draft.body, 1),
+            Some(Record::Forget {
+                group: Some("g".into()),
+                topic: None
+            })
+        );
     }
 
     #[test]
     fn foreign_and_broken_records_are_passed_over() {
         let apache = br#"{"bm":0,"bn":"b","c":"g","d":[0,1],"it":11000,"n":2,"pt":1,"q":0,"reviveTime":2,"ro":0,"so":0,"t":"T"}"#;
         assert_eq!(decode(TAG_CK, apache, 1), None);
-        for tag in [TAG_CK, TAG_ACK, TAG_BATCH_ACK, TAG_SETTLE, TAG_POSITION, TAG_FORGET, "other"] {
+        for tag in [
+            TAG_CK,
+            TAG_ACK,
+            TAG_BATCH_ACK,
+            TAG_SETTLE,
+            TAG_POSITION,
+            TAG_FORGET,
+            "other",
+        ] {
             for body in [&b""[..], b"{", b"[]", b"\xff", br#"{"so":-1}"#] {
                 assert_eq!(decode(tag, body, 1), None);
             }

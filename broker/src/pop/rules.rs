@@ -34,7 +34,9 @@ impl Rules {
             .get(ATTRIBUTE_SPEC)
             .and_then(|text| wire::json::from_slice::<GroupSpec>(text.as_bytes()).ok());
         let native = GroupSpec {
-            max_attempts: u32::try_from(config.retry_max_times.saturating_add(1)).unwrap_or(1).max(1),
+            max_attempts: u32::try_from(config.retry_max_times.saturating_add(1))
+                .unwrap_or(1)
+                .max(1),
             ..GroupSpec::default()
         };
         let spec = spec.unwrap_or(native);
@@ -44,7 +46,9 @@ impl Rules {
             .and_then(|text| wire::json::from_slice::<Vec<SubscriptionSpec>>(text.as_bytes()).ok())
             .unwrap_or_default();
         let filter = |subscription: &SubscriptionSpec| match subscription.kind.as_str() {
-            "tag" => Filter::parse(Some("TAG"), Some(&subscription.expression)).unwrap_or(Filter::All),
+            "tag" => {
+                Filter::parse(Some("TAG"), Some(&subscription.expression)).unwrap_or(Filter::All)
+            }
             _ => Filter::All,
         };
         Rules {
@@ -54,9 +58,17 @@ impl Rules {
                 max_attempts: spec.max_attempts,
                 backoff: match spec.backoff {
                     WireBackoff::List { delays_ms } => Backoff::List(delays_ms),
-                    WireBackoff::Exponential { initial_ms, max_ms, multiplier, jitter } => {
-                        Backoff::Exponential { initial_ms, max_ms, multiplier, jitter }
-                    }
+                    WireBackoff::Exponential {
+                        initial_ms,
+                        max_ms,
+                        multiplier,
+                        jitter,
+                    } => Backoff::Exponential {
+                        initial_ms,
+                        max_ms,
+                        multiplier,
+                        jitter,
+                    },
                 },
                 dead_letters: spec.dead_letter_enabled,
                 paused: spec.paused,
@@ -71,10 +83,13 @@ impl Rules {
     }
 }
 
-/// Rules by group, each with the configuration it was parsed from.
+/// Rules and the configuration they were parsed from.
+type Parsed = (Arc<GroupConfig>, Arc<Rules>);
+
+/// Rules by group.
 #[derive(Debug, Default)]
 pub(crate) struct RuleCache {
-    rules: RwLock<HashMap<String, (Arc<GroupConfig>, Arc<Rules>)>>,
+    rules: RwLock<HashMap<String, Parsed>>,
 }
 
 impl RuleCache {
@@ -101,29 +116,56 @@ mod tests {
 
     #[test]
     fn a_native_group_gets_one_delivery_more_than_its_retries() {
-        let config = Arc::new(GroupConfig { group_name: "g".into(), retry_max_times: 2, ..GroupConfig::default() });
+        let config = Arc::new(GroupConfig {
+            group_name: "g".into(),
+            retry_max_times: 2,
+            ..GroupConfig::default()
+        });
         let cache = RuleCache::default();
         let rules = cache.of(&config);
         assert_eq!(
-            (rules.policy.max_attempts, rules.policy.invisible_ms, rules.policy.dead_letters),
+            (
+                rules.policy.max_attempts,
+                rules.policy.invisible_ms,
+                rules.policy.dead_letters
+            ),
             (3, 30_000, true)
         );
         assert!(Arc::ptr_eq(&rules, &cache.of(&config)));
-        let other = Arc::new(GroupConfig { retry_max_times: 0, ..(*config).clone() });
+        let other = Arc::new(GroupConfig {
+            retry_max_times: 0,
+            ..(*config).clone()
+        });
         assert_eq!(cache.of(&other).policy.max_attempts, 1);
     }
 
     #[test]
     fn the_stored_spec_and_subscriptions_win() {
-        let mut config = GroupConfig { group_name: "g".into(), ..GroupConfig::default() };
-        config.attributes.insert(ATTRIBUTE_SPEC.into(), r#"{"invisibleMs":2000,"maxAttempts":3,"paused":true}"#.into());
+        let mut config = GroupConfig {
+            group_name: "g".into(),
+            ..GroupConfig::default()
+        };
+        config.attributes.insert(
+            ATTRIBUTE_SPEC.into(),
+            r#"{"invisibleMs":2000,"maxAttempts":3,"paused":true}"#.into(),
+        );
         config.attributes.insert(
             ATTRIBUTE_SUBSCRIPTIONS.into(),
             r#"[{"topic":"T","kind":"tag","expression":"a||b"},{"topic":"U"}]"#.into(),
         );
         let rules = RuleCache::default().of(&Arc::new(config));
-        assert_eq!((rules.policy.invisible_ms, rules.policy.max_attempts, rules.policy.paused), (2_000, 3, true));
-        assert!(rules.subscriptions["T"].matches(Some("b")) && !rules.subscriptions["T"].matches(Some("c")));
+        assert_eq!(
+            (
+                rules.policy.invisible_ms,
+                rules.policy.max_attempts,
+                rules.policy.paused
+            ),
+            (2_000, 3, true)
+        );
+        assert!(
+            rules.subscriptions["T"].matches(Some("b"))
+                && !rules.subscriptions["T"].matches(Some("c"))
+        );
         assert!(rules.subscriptions["U"].matches(None));
     }
 }

@@ -24,9 +24,13 @@ pub(super) struct Match {
     pub(super) record: Bytes,
 }
 
-/// Bounds of one scan.
+/// What is wanted of a queue, and bounds of one scan.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Want {
+pub(super) struct Want<'a> {
+    /// Which messages; not asked for retries, which passed it once.
+    pub(super) filter: &'a Filter,
+    /// The queue is one of a retry topic.
+    pub(super) retry: bool,
     /// Most messages.
     pub(super) messages: usize,
     /// Most bytes of records; a first one that is larger still counts.
@@ -46,8 +50,7 @@ pub(super) struct Found {
     pub(super) exhausted: bool,
 }
 
-/// Scans from `from` on; takes what it looks at out of `budget`. `filter` is not applied to retries, whose messages
-/// passed it once.
+/// Scans from `from` on; takes what it looks at out of `budget`.
 ///
 /// # Errors
 /// The store's.
@@ -56,20 +59,28 @@ pub(super) fn scan(
     topic: &str,
     queue_id: i32,
     from: u64,
-    retry: bool,
-    filter: &Filter,
-    want: Want,
+    want: Want<'_>,
     budget: &mut usize,
 ) -> Result<Found, BrokerError> {
-    let mut found = Found { next: from, ..Found::default() };
+    let Want { filter, retry, .. } = want;
+    let mut found = Found {
+        next: from,
+        ..Found::default()
+    };
     while found.matches.len() < want.messages {
         if *budget == 0 {
             found.exhausted = true;
             break;
         }
         let all = retry || matches!(filter, Filter::All);
-        let chunk = CHUNK.min(*budget).min(if all { want.messages - found.matches.len() } else { CHUNK });
-        let entries = broker.store.entries(topic, queue_id, QueueOffset::new(found.next), chunk)?;
+        let chunk = CHUNK.min(*budget).min(if all {
+            want.messages - found.matches.len()
+        } else {
+            CHUNK
+        });
+        let entries = broker
+            .store
+            .entries(topic, queue_id, QueueOffset::new(found.next), chunk)?;
         if entries.is_empty() {
             break;
         }
@@ -84,7 +95,11 @@ pub(super) fn scan(
                     return Ok(found);
                 }
                 found.bytes += record.len();
-                found.matches.push(Match { offset, attempt, record });
+                found.matches.push(Match {
+                    offset,
+                    attempt,
+                    record,
+                });
             }
             found.next = offset + 1;
             if found.matches.len() >= want.messages || found.bytes >= want.bytes {
@@ -102,7 +117,11 @@ fn attempt_if_wanted(record: &[u8], retry: bool, filter: &Filter) -> Option<u32>
     }
     let view = RecordView::parse(record).ok()?;
     if retry {
-        return Some(u32::try_from(view.reconsume_times).unwrap_or(0).saturating_add(1));
+        return Some(
+            u32::try_from(view.reconsume_times)
+                .unwrap_or(0)
+                .saturating_add(1),
+        );
     }
     filter.matches(view.tags()).then_some(1)
 }

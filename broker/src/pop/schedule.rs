@@ -53,7 +53,10 @@ impl Schedule {
     /// Enters a queue under `due_ms` (epoch ms) and wakes the worker when that is the earliest.
     pub fn enter(&self, due_ms: i64, slot: Arc<Slot>) {
         let mut inner = self.inner.lock();
-        let earliest = inner.heap.peek().is_none_or(|Reverse(first)| due_ms < first.due_ms);
+        let earliest = inner
+            .heap
+            .peek()
+            .is_none_or(|Reverse(first)| due_ms < first.due_ms);
         inner.heap.push(Reverse(Entry { due_ms, slot }));
         if earliest {
             self.changed.notify_one();
@@ -63,10 +66,17 @@ impl Schedule {
     /// The next queue whose deadline has come at `now_ms`.
     pub fn take_due(&self, now_ms: i64) -> Option<(i64, Arc<Slot>)> {
         let mut inner = self.inner.lock();
-        if inner.heap.peek().is_none_or(|Reverse(first)| first.due_ms > now_ms) {
+        if inner
+            .heap
+            .peek()
+            .is_none_or(|Reverse(first)| first.due_ms > now_ms)
+        {
             return None;
         }
-        inner.heap.pop().map(|Reverse(entry)| (entry.due_ms, entry.slot))
+        inner
+            .heap
+            .pop()
+            .map(|Reverse(entry)| (entry.due_ms, entry.slot))
     }
 
     /// Sleeps until the next deadline after `now_ms`, an earlier one, the stop, or `longest`. False once stopped.
@@ -75,10 +85,9 @@ impl Schedule {
         if inner.stopped {
             return false;
         }
-        let until = inner
-            .heap
-            .peek()
-            .map(|Reverse(first)| Duration::from_millis(u64::try_from(first.due_ms - now_ms).unwrap_or(0)));
+        let until = inner.heap.peek().map(|Reverse(first)| {
+            Duration::from_millis(u64::try_from(first.due_ms - now_ms).unwrap_or(0))
+        });
         let wait = until.unwrap_or(longest).min(longest);
         if !wait.is_zero() {
             self.changed.wait_for(&mut inner, wait);

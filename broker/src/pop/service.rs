@@ -34,9 +34,12 @@ pub(crate) struct Workers {
 /// # Errors
 /// No thread can be made.
 pub(crate) fn start(broker: &Arc<Broker>) -> Result<Workers, std::io::Error> {
+    forget_orphans(broker);
     adopt_offsets(broker);
     let owner = broker.clone();
-    let revive = std::thread::Builder::new().name("pop-revive".to_owned()).spawn(move || revive::run(&owner))?;
+    let revive = std::thread::Builder::new()
+        .name("pop-revive".to_owned())
+        .spawn(move || revive::run(&owner))?;
     broker.spawn(waiting::run_deadlines(broker.clone()));
     broker.spawn(save_often(broker.clone()));
     Ok(Workers { revive })
@@ -53,9 +56,21 @@ pub(crate) fn stop(broker: &Arc<Broker>, workers: Workers) {
     }
 }
 
-/// Lets the workers end without waiting for them or writing anything: the broker is dropped, not stopped.
-pub(crate) fn abandon(broker: &Broker) {
-    broker.pop.schedule.stop();
+/// A group may have been deleted just before a kill, its leases not yet.
+fn forget_orphans(broker: &Arc<Broker>) {
+    let mut groups: Vec<_> = broker
+        .pop
+        .table
+        .all()
+        .iter()
+        .map(|slot| slot.key.group.clone())
+        .collect();
+    groups.dedup();
+    for group in groups.iter().filter(|group| !broker.groups.contains(group)) {
+        if let Err(error) = forget(broker, Some(group), None) {
+            tracing::error!(%error, group = %group, "leases of a deleted group stay");
+        }
+    }
 }
 
 /// After a start the log knows progress better than the offset table, which is written every few seconds; unless a
@@ -80,17 +95,27 @@ async fn save_often(broker: Arc<Broker>) {
         let owner = broker.clone();
         let work = tokio::task::spawn_blocking(move || {
             let detached = note_detached(&owner);
+            count(&owner);
             let facts = owner.pop.facts.load(Ordering::Relaxed);
-            if facts != saved || detached {
-                if let Err(error) = owner.pop.save(&owner.store) {
-                    tracing::error!(%error, "cannot save leases");
-                    return saved;
-                }
+            if (facts != saved || detached)
+                && let Err(error) = owner.pop.save(&owner.store)
+            {
+                tracing::error!(%error, "cannot save leases");
+                return saved;
             }
             facts
         });
         saved = work.await.unwrap_or(saved);
     }
+}
+
+/// Sets the gauges.
+fn count(broker: &Broker) {
+    let pop = &broker.pop;
+    let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    pop.numbers.states.set(number(pop.table.len()));
+    pop.numbers.waiting.set(number(pop.waiters.len()));
+    pop.numbers.held.set(pop.table.held_in_all());
 }
 
 /// Marks queues whose offset others moved since; whether one is newly marked.
@@ -99,8 +124,10 @@ fn note_detached(broker: &Broker) -> bool {
     for slot in broker.pop.table.all() {
         if let Some(mut locked) = slot.lock() {
             let key = &slot.key;
-            let committed =
-                broker.offsets.get(&key.group, &key.topic, key.queue_id).and_then(|offset| u64::try_from(offset).ok());
+            let committed = broker
+                .offsets
+                .get(&key.group, &key.topic, key.queue_id)
+                .and_then(|offset| u64::try_from(offset).ok());
             let state = locked.state();
             if !state.detached && committed.is_some() && committed != state.mirrored {
                 locked.set_detached();
@@ -116,18 +143,28 @@ fn note_detached(broker: &Broker) -> bool {
 ///
 /// # Errors
 /// The log or the file cannot be written.
-pub(crate) fn forget(broker: &Arc<Broker>, group: Option<&str>, topic: Option<&str>) -> Result<(), BrokerError> {
+pub(crate) fn forget(
+    broker: &Arc<Broker>,
+    group: Option<&str>,
+    topic: Option<&str>,
+) -> Result<(), BrokerError> {
     let pop = &broker.pop;
     for waiting in pop.waiters.take_all(|key| {
-        group.is_none_or(|group| *key.group == *group) && topic.is_none_or(|topic| *key.topic == *topic)
+        group.is_none_or(|group| *key.group == *group)
+            && topic.is_none_or(|topic| *key.topic == *topic)
     }) {
         answer::empty(broker, waiting, &Swept::default());
     }
-    if pop.table.forget(u64::MAX, |key| is_forgotten_with(key, group, topic)) == 0 {
+    if pop
+        .table
+        .forget(u64::MAX, |key| is_forgotten_with(key, group, topic))
+        == 0
+    {
         return Ok(());
     }
     let at_ms = pop.now_ms(broker.clock.as_ref());
-    let draft = record::forget_draft(group, topic, at_ms).map_err(|_| BrokerError::Internal("forget record"))?;
+    let draft = record::forget_draft(group, topic, at_ms)
+        .map_err(|_| BrokerError::Internal("forget record"))?;
     pop.append_fact(broker, &draft, 0, at_ms)?;
     if let (Some(group), None) = (group, topic) {
         pop.activity.forget(group);
@@ -137,7 +174,11 @@ pub(crate) fn forget(broker: &Arc<Broker>, group: Option<&str>, topic: Option<&s
 
 /// Answers what waits for a group on a topic it has given up.
 pub(crate) fn release_waiting(broker: &Arc<Broker>, group: &str, topic: &str) {
-    for waiting in broker.pop.waiters.take_all(|key| *key.group == *group && *key.topic == *topic) {
+    for waiting in broker
+        .pop
+        .waiters
+        .take_all(|key| *key.group == *group && *key.topic == *topic)
+    {
         answer::empty(broker, waiting, &Swept::default());
     }
 }
@@ -159,7 +200,10 @@ pub(crate) fn lag(broker: &Broker, group: &str, topic: &str) -> Vec<QueueLag> {
     for (kind, name, count) in position::sources(broker, group, topic) {
         for queue_id in 0..count {
             let range = broker.store.queue(&name, queue_id);
-            let committed = broker.offsets.get(group, &name, queue_id).and_then(|offset| u64::try_from(offset).ok());
+            let committed = broker
+                .offsets
+                .get(group, &name, queue_id)
+                .and_then(|offset| u64::try_from(offset).ok());
             let start = committed.unwrap_or(range.min.get());
             let mut entry = QueueLag {
                 topic: name.clone(),
@@ -179,7 +223,11 @@ pub(crate) fn lag(broker: &Broker, group: &str, topic: &str) -> Vec<QueueLag> {
                     .in_flight()
                     .filter(|(_, lease)| lease.hold == Hold::Held && lease.visible_at_ms > now_ms)
                     .count();
-                let next = if state.mirrored == committed { state.next } else { start };
+                let next = if state.mirrored == committed {
+                    state.next
+                } else {
+                    start
+                };
                 entry.ack_floor = signed(state.ack_floor().min(next));
                 entry.next_deliver = signed(next);
                 entry.in_flight = u64::try_from(held).unwrap_or(u64::MAX);
@@ -193,10 +241,16 @@ pub(crate) fn lag(broker: &Broker, group: &str, topic: &str) -> Vec<QueueLag> {
 
 /// Store time (epoch ms) of the oldest message that is next to be delivered in one of `queues`.
 pub(crate) fn oldest_ready(broker: &Broker, queues: &[QueueLag]) -> Option<i64> {
-    let ready = queues.iter().filter(|queue| queue.next_deliver < queue.max_offset);
+    let ready = queues
+        .iter()
+        .filter(|queue| queue.next_deliver < queue.max_offset);
     ready
         .filter_map(|queue| {
-            broker.store.store_timestamp(&queue.topic, queue.queue_id, QueueOffset::from_wire(queue.next_deliver)?)
+            broker.store.store_timestamp(
+                &queue.topic,
+                queue.queue_id,
+                QueueOffset::from_wire(queue.next_deliver)?,
+            )
         })
         .min()
 }

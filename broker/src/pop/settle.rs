@@ -79,13 +79,26 @@ pub struct Decision {
 
 impl Decision {
     fn unchanged(status: Status, already: bool, visible_at_ms: Option<i64>) -> Self {
-        Decision { status, late: false, already, visible_at_ms, change: None }
+        Decision {
+            status,
+            late: false,
+            already,
+            visible_at_ms,
+            change: None,
+        }
     }
 }
 
 /// Decides `op` on the message at `offset` under `receipt`. Pure: the state is changed when the record of the change is
 /// applied.
-pub fn decide(state: &QueueState, policy: &Policy, offset: u64, receipt: Receipt, op: &Op, now_ms: i64) -> Decision {
+pub fn decide(
+    state: &QueueState,
+    policy: &Policy,
+    offset: u64,
+    receipt: Receipt,
+    op: &Op,
+    now_ms: i64,
+) -> Decision {
     match state.lease(offset, receipt) {
         Some(lease) if lease.is_held() => decide_held(lease, policy, offset, op, now_ms),
         Some(lease) => decide_given_back(lease, op),
@@ -97,14 +110,23 @@ fn decide_held(lease: &Lease, policy: &Policy, offset: u64, op: &Op, now_ms: i64
     let (status, visible_at_ms, what) = match op {
         Op::Ack => (Status::Acked, None, What::Acked),
         Op::Dead(fault) => bury(policy, DeadCause::Rejected, fault),
-        Op::Nack { fault, .. } if policy.is_last(lease.attempt) => bury(policy, DeadCause::MaxAttempts, fault),
+        Op::Nack { fault, .. } if policy.is_last(lease.attempt) => {
+            bury(policy, DeadCause::MaxAttempts, fault)
+        }
         Op::Nack { delay_ms, fault } => {
-            let delay_ms = delay_ms.unwrap_or_else(|| policy.nack_delay_ms(lease.attempt, lease.id.0 ^ offset));
+            let delay_ms = delay_ms
+                .unwrap_or_else(|| policy.nack_delay_ms(lease.attempt, lease.id.0 ^ offset));
             let at_ms = now_ms.saturating_add_unsigned(delay_ms.min(LEASE_MAX_MS));
-            (Status::Nacked, Some(at_ms), What::Nacked(at_ms, fault.clone()))
+            (
+                Status::Nacked,
+                Some(at_ms),
+                What::Nacked(at_ms, fault.clone()),
+            )
         }
         Op::Extend(invisible_ms) => {
-            let invisible_ms = invisible_ms.filter(|&ms| ms > 0).unwrap_or(policy.invisible_ms);
+            let invisible_ms = invisible_ms
+                .filter(|&ms| ms > 0)
+                .unwrap_or(policy.invisible_ms);
             let at_ms = now_ms.saturating_add_unsigned(invisible_ms);
             if at_ms > lease.pop_time_ms.saturating_add_unsigned(LEASE_MAX_MS) {
                 return Decision::unchanged(Status::Limit, false, Some(lease.visible_at_ms));
@@ -120,21 +142,41 @@ fn decide_held(lease: &Lease, policy: &Policy, offset: u64, op: &Op, now_ms: i64
         }
         Op::Suspend => (Status::Released, Some(now_ms), What::Suspended),
     };
-    let change = Some(Change { offset, id: lease.id, what });
-    Decision { status, late: lease.visible_at_ms <= now_ms, already: false, visible_at_ms, change }
+    let change = Some(Change {
+        offset,
+        id: lease.id,
+        what,
+    });
+    Decision {
+        status,
+        late: lease.visible_at_ms <= now_ms,
+        already: false,
+        visible_at_ms,
+        change,
+    }
 }
 
 fn bury(policy: &Policy, cause: DeadCause, fault: &Fault) -> (Status, Option<i64>, What) {
-    let what = if policy.dead_letters { What::Dead(cause, fault.clone()) } else { What::Dropped };
+    let what = if policy.dead_letters {
+        What::Dead(cause, fault.clone())
+    } else {
+        What::Dropped
+    };
     (Status::DeadLettered, None, what)
 }
 
 /// The lease was given back and waits to be put back: the same word again is `already`, any other comes too late.
 fn decide_given_back(lease: &Lease, op: &Op) -> Decision {
     match (&lease.hold, op) {
-        (Hold::Nacked(_), Op::Nack { .. }) => Decision::unchanged(Status::Nacked, true, Some(lease.visible_at_ms)),
-        (Hold::Dead(..), Op::Nack { .. } | Op::Dead(_)) => Decision::unchanged(Status::DeadLettered, true, None),
-        (Hold::Suspended, Op::Suspend) => Decision::unchanged(Status::Released, true, Some(lease.visible_at_ms)),
+        (Hold::Nacked(_), Op::Nack { .. }) => {
+            Decision::unchanged(Status::Nacked, true, Some(lease.visible_at_ms))
+        }
+        (Hold::Dead(..), Op::Nack { .. } | Op::Dead(_)) => {
+            Decision::unchanged(Status::DeadLettered, true, None)
+        }
+        (Hold::Suspended, Op::Suspend) => {
+            Decision::unchanged(Status::Released, true, Some(lease.visible_at_ms))
+        }
         _ => Decision::unchanged(Status::Gone, false, None),
     }
 }
@@ -142,7 +184,9 @@ fn decide_given_back(lease: &Lease, op: &Op) -> Decision {
 fn decide_ended(ended: Option<Ended>, op: &Op) -> Decision {
     match (ended, op) {
         (Some(Ended::Acked), Op::Ack) => Decision::unchanged(Status::Acked, true, None),
-        (Some(Ended::Dead), Op::Nack { .. } | Op::Dead(_)) => Decision::unchanged(Status::DeadLettered, true, None),
+        (Some(Ended::Dead), Op::Nack { .. } | Op::Dead(_)) => {
+            Decision::unchanged(Status::DeadLettered, true, None)
+        }
         _ => Decision::unchanged(Status::Gone, false, None),
     }
 }
@@ -171,13 +215,33 @@ pub enum Fate {
 /// Decides what to do with a lease that is due. An expiry is a failed delivery without words.
 pub fn fate(lease: &Lease, policy: &Policy) -> Fate {
     let spoken = |fault: &Fault| (!fault.is_silent()).then(|| fault.clone());
-    let dead = |cause, fault| if policy.dead_letters { Fate::Dead { cause, fault } } else { Fate::Drop };
+    let dead = |cause, fault| {
+        if policy.dead_letters {
+            Fate::Dead { cause, fault }
+        } else {
+            Fate::Drop
+        }
+    };
     match &lease.hold {
-        Hold::Suspended => Fate::Retry { counted: false, fault: None },
-        Hold::Dead(cause, fault) => Fate::Dead { cause: *cause, fault: spoken(fault) },
+        Hold::Suspended => Fate::Retry {
+            counted: false,
+            fault: None,
+        },
+        Hold::Dead(cause, fault) => Fate::Dead {
+            cause: *cause,
+            fault: spoken(fault),
+        },
         Hold::Held if policy.is_last(lease.attempt) => dead(DeadCause::MaxAttempts, None),
-        Hold::Held => Fate::Retry { counted: true, fault: None },
-        Hold::Nacked(fault) if policy.is_last(lease.attempt) => dead(DeadCause::MaxAttempts, spoken(fault)),
-        Hold::Nacked(fault) => Fate::Retry { counted: true, fault: spoken(fault) },
+        Hold::Held => Fate::Retry {
+            counted: true,
+            fault: None,
+        },
+        Hold::Nacked(fault) if policy.is_last(lease.attempt) => {
+            dead(DeadCause::MaxAttempts, spoken(fault))
+        }
+        Hold::Nacked(fault) => Fate::Retry {
+            counted: true,
+            fault: spoken(fault),
+        },
     }
 }

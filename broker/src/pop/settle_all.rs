@@ -8,7 +8,7 @@ use store::PhysicalOffset;
 use crate::broker::Broker;
 use crate::error::BrokerError;
 
-use super::apply::{Change, Event};
+use super::apply::{Change, Event, What};
 use super::lease::Receipt;
 use super::names::revive_queue;
 use super::record::{self, Part};
@@ -40,15 +40,25 @@ pub(crate) struct Settled {
     pub(crate) durable_at: Option<PhysicalOffset>,
 }
 
-const GONE: Decision =
-    Decision { status: Status::Gone, late: false, already: false, visible_at_ms: None, change: None };
+const GONE: Decision = Decision {
+    status: Status::Gone,
+    late: false,
+    already: false,
+    visible_at_ms: None,
+    change: None,
+};
 
 /// Decides all items in their order and writes down what changes. An answer also waits for the record that an earlier,
 /// equal settlement wrote: `already` must not be said before it is true on the disk.
 ///
 /// # Errors
 /// The store's: then nothing of this call is applied, unless the items name one lease twice.
-pub(crate) fn settle_all(broker: &Broker, group: &str, rules: &Rules, items: &[Item]) -> Result<Settled, BrokerError> {
+pub(crate) fn settle_all(
+    broker: &Broker,
+    group: &str,
+    rules: &Rules,
+    items: &[Item],
+) -> Result<Settled, BrokerError> {
     let pop = &broker.pop;
     let now_ms = pop.now_ms(broker.clock.as_ref());
     let mut slots: BTreeMap<QueueKey, Arc<Slot>> = BTreeMap::new();
@@ -60,7 +70,9 @@ pub(crate) fn settle_all(broker: &Broker, group: &str, rules: &Rules, items: &[I
     let slots: Vec<Arc<Slot>> = slots.into_values().collect();
     let mut locked: Vec<Option<Locked<'_>>> = slots.iter().map(|slot| slot.lock()).collect();
     let find = |item: &Item| {
-        slots.iter().position(|slot| *slot.key.topic == *item.topic && slot.key.queue_id == item.queue_id)
+        slots
+            .iter()
+            .position(|slot| *slot.key.topic == *item.topic && slot.key.queue_id == item.queue_id)
     };
 
     let mut decisions: Vec<Decision> = vec![GONE; items.len()];
@@ -70,27 +82,56 @@ pub(crate) fn settle_all(broker: &Broker, group: &str, rules: &Rules, items: &[I
         let mut again = Vec::new();
         let mut parts: BTreeMap<usize, Vec<Change>> = BTreeMap::new();
         for index in open {
-            let (Some(item), Some(slot_index)) = (items.get(index), items.get(index).and_then(find)) else { continue };
-            let Some(Some(state)) = locked.get(slot_index) else { continue };
+            let (Some(item), Some(slot_index)) =
+                (items.get(index), items.get(index).and_then(find))
+            else {
+                continue;
+            };
+            let Some(Some(state)) = locked.get(slot_index) else {
+                continue;
+            };
             if !seen.insert((slot_index, item.offset)) {
                 // The same message twice: the second word is judged after the first has taken effect.
                 again.push(index);
                 continue;
             }
-            let decision = settle::decide(state.state(), &rules.policy, item.offset, item.receipt, &item.op, now_ms);
-            parts.entry(slot_index).or_default().extend(decision.change.clone());
+            let decision = settle::decide(
+                state.state(),
+                &rules.policy,
+                item.offset,
+                item.receipt,
+                &item.op,
+                now_ms,
+            );
+            parts
+                .entry(slot_index)
+                .or_default()
+                .extend(decision.change.clone());
             if let Some(place) = decisions.get_mut(index) {
                 *place = decision;
             }
         }
+        let acks = parts
+            .values()
+            .flatten()
+            .filter(|change| change.what == What::Acked)
+            .count();
+        pop.numbers.acked.inc_by(u64::try_from(acks).unwrap_or(0));
         parts.retain(|_, changes| !changes.is_empty());
         if !parts.is_empty() {
             write(broker, group, &slots, &mut locked, parts, now_ms)?;
         }
         open = again;
     }
-    let durable_at = locked.iter().flatten().map(|locked| PhysicalOffset::new(locked.state().applied)).max();
-    Ok(Settled { decisions, durable_at })
+    let durable_at = locked
+        .iter()
+        .flatten()
+        .map(|locked| PhysicalOffset::new(locked.state().applied))
+        .max();
+    Ok(Settled {
+        decisions,
+        durable_at,
+    })
 }
 
 fn write(
@@ -105,10 +146,16 @@ fn write(
     let mut parts = Vec::with_capacity(changes.len());
     let mut queue = 0;
     for (&index, changes) in &changes {
-        let (Some(slot), Some(Some(state))) = (slots.get(index), locked.get(index)) else { continue };
+        let (Some(slot), Some(Some(state))) = (slots.get(index), locked.get(index)) else {
+            continue;
+        };
         let key = &slot.key;
         queue = revive_queue(&key.group, &key.topic, key.queue_id);
-        let first = changes.first().and_then(|change| state.state().lease(change.offset, Receipt::Lease(change.id)));
+        let first = changes.first().and_then(|change| {
+            state
+                .state()
+                .lease(change.offset, Receipt::Lease(change.id))
+        });
         let check_point = first.map(|lease| (lease.start, lease.pop_time_ms));
         parts.push(Part {
             topic: key.topic.to_string(),
@@ -122,7 +169,15 @@ fn write(
     let position = pop.append_fact(broker, &draft, queue, now_ms)?;
     for (index, changes) in changes {
         if let (Some(slot), Some(Some(state))) = (slots.get(index), locked.get_mut(index)) {
-            pop.apply(state, slot, position, &Event::Settled { at_ms: now_ms, changes });
+            pop.apply(
+                state,
+                slot,
+                position,
+                &Event::Settled {
+                    at_ms: now_ms,
+                    changes,
+                },
+            );
         }
     }
     Ok(())

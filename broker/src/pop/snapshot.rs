@@ -1,6 +1,7 @@
 //! The state of all queues as one JSON text, with the log position replay has to start from.
 
 use serde::{Deserialize, Serialize};
+use wire::message::record::body_crc;
 
 use super::lease::{DeadCause, Fault, Hold, Lease, LeaseId};
 use super::queue::QueueState;
@@ -66,7 +67,12 @@ struct LeaseSnapshot {
 impl Snapshot {
     /// A snapshot to be filled.
     pub fn new(epoch: u16, replay_from: u64) -> Self {
-        Snapshot { format: FORMAT, epoch, replay_from, queues: Vec::new() }
+        Snapshot {
+            format: FORMAT,
+            epoch,
+            replay_from,
+            queues: Vec::new(),
+        }
     }
 
     /// The text of the file.
@@ -74,20 +80,46 @@ impl Snapshot {
     /// # Errors
     /// Only what JSON encoding itself reports.
     pub fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
-        serde_json::to_vec(self)
+        let state = serde_json::to_vec(self)?;
+        let mut text = head(&state).into_bytes();
+        text.extend_from_slice(&state);
+        text.push(b'}');
+        Ok(text)
     }
 
     /// Reads the text of the file. `None` when it is damaged or of another format: the log tells it all again.
     pub fn decode(text: &[u8]) -> Option<Self> {
-        serde_json::from_slice::<Snapshot>(text).ok().filter(|snapshot| snapshot.format == FORMAT)
+        let state = text.get(HEAD_BYTES..)?.strip_suffix(b"}")?;
+        if text.get(..HEAD_BYTES)? != head(state).as_bytes() {
+            return None;
+        }
+        serde_json::from_slice::<Snapshot>(state)
+            .ok()
+            .filter(|snapshot| snapshot.format == FORMAT)
     }
+}
+
+/// Bytes of [`head`].
+const HEAD_BYTES: usize = 26;
+
+/// What stands before the state: its checksum, so that a flipped digit is not taken for another lease.
+fn head(state: &[u8]) -> String {
+    format!("{{\"crc\":\"{:08x}\",\"state\":", body_crc(state))
 }
 
 impl QueueSnapshot {
     /// Copies a queue.
     pub fn take(group: &str, topic: &str, queue_id: i32, state: &QueueState) -> Self {
         let horizon = state.tombs.horizon();
-        let tomb = |tomb: &Tomb| (tomb.offset, tomb.id.0, tomb.pop_time_ms, ended_code(tomb.ended), tomb.at_ms);
+        let tomb = |tomb: &Tomb| {
+            (
+                tomb.offset,
+                tomb.id.0,
+                tomb.pop_time_ms,
+                ended_code(tomb.ended),
+                tomb.at_ms,
+            )
+        };
         QueueSnapshot {
             group: group.to_owned(),
             topic: topic.to_owned(),
@@ -97,14 +129,20 @@ impl QueueSnapshot {
             last_pop_time: state.last_pop_time_ms,
             horizon: (horizon.id.0, horizon.pop_time_ms),
             detached: state.detached,
-            in_flight: state.in_flight().map(|(offset, lease)| lease_out(offset, lease)).collect(),
+            in_flight: state
+                .in_flight()
+                .map(|(offset, lease)| lease_out(offset, lease))
+                .collect(),
             tombs: state.tombs.iter().map(tomb).collect(),
         }
     }
 
     /// The queue as it was copied.
     pub fn restore(&self) -> QueueState {
-        let horizon = Horizon { id: LeaseId(self.horizon.0), pop_time_ms: self.horizon.1 };
+        let horizon = Horizon {
+            id: LeaseId(self.horizon.0),
+            pop_time_ms: self.horizon.1,
+        };
         let mut state = QueueState::new(self.next, horizon, self.applied);
         state.last_pop_time_ms = self.last_pop_time;
         state.detached = self.detached;
@@ -112,7 +150,13 @@ impl QueueSnapshot {
             state.insert(entry.o, lease_in(entry));
         }
         for &(offset, id, pop_time_ms, ended, at_ms) in &self.tombs {
-            state.tombs.bury(Tomb { offset, id: LeaseId(id), pop_time_ms, ended: ended_of(ended), at_ms });
+            state.tombs.bury(Tomb {
+                offset,
+                id: LeaseId(id),
+                pop_time_ms,
+                ended: ended_of(ended),
+                at_ms,
+            });
         }
         state
     }
@@ -142,7 +186,11 @@ fn lease_out(offset: u64, lease: &Lease) -> LeaseSnapshot {
 
 fn lease_in(entry: &LeaseSnapshot) -> Lease {
     let fault = || {
-        Box::new(Fault { code: entry.code.clone(), reason: entry.reason.clone(), at_ms: entry.fa.unwrap_or_default() })
+        Box::new(Fault {
+            code: entry.code.clone(),
+            reason: entry.reason.clone(),
+            at_ms: entry.fa.unwrap_or_default(),
+        })
     };
     let hold = match entry.h.as_str() {
         "n" => Hold::Nacked(fault()),
@@ -174,5 +222,28 @@ fn ended_of(code: u8) -> Ended {
         0 => Ended::Acked,
         2 => Ended::Dead,
         _ => Ended::Returned,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flipped_bit_anywhere_is_noticed() {
+        let snapshot = Snapshot::new(3, 77);
+        let text = snapshot.encode().unwrap();
+        assert_eq!(
+            Snapshot::decode(&text).map(|read| (read.epoch, read.replay_from)),
+            Some((3, 77))
+        );
+        for at in 0..text.len() * 8 {
+            let mut damaged = text.clone();
+            damaged[at / 8] ^= 1 << (at % 8);
+            assert!(Snapshot::decode(&damaged).is_none(), "bit {at}");
+        }
+        for end in 0..text.len() {
+            assert!(Snapshot::decode(&text[..end]).is_none());
+        }
     }
 }

@@ -81,7 +81,10 @@ pub(crate) fn room(broker: &Broker, ask: &Ask) -> Result<usize, BrokerError> {
     let max = ask.rules.policy.max_in_flight;
     let room = u64::from(max).saturating_sub(broker.pop.table.held(&ask.group));
     if room == 0 {
-        return Err(BrokerError::TooManyInFlight { group: ask.group.to_string(), max });
+        return Err(BrokerError::TooManyInFlight {
+            group: ask.group.to_string(),
+            max,
+        });
     }
     Ok(usize::try_from(room).unwrap_or(usize::MAX))
 }
@@ -91,20 +94,32 @@ pub(crate) fn room(broker: &Broker, ask: &Ask) -> Result<usize, BrokerError> {
 /// # Errors
 /// The group is at its limit, the state table is full, or the store's.
 pub(crate) fn lease(broker: &Broker, ask: &Ask) -> Result<Swept, BrokerError> {
-    let mut swept = Swept { pop_time_ms: broker.pop.now_ms(broker.clock.as_ref()), ..Swept::default() };
+    let mut swept = Swept {
+        pop_time_ms: broker.pop.now_ms(broker.clock.as_ref()),
+        ..Swept::default()
+    };
     let messages = ask.messages.min(room(broker, ask)?);
     let mut bytes = ask.bytes;
     let mut budget = BUDGET.max(messages);
     let now_ms = swept.pop_time_ms;
     let visited = visit(broker, ask, now_ms, |kind, slot, locked| {
-        let want = Want { messages: messages - swept.leased.len(), bytes };
+        let want = Want {
+            filter: &ask.filter,
+            retry: kind != Kind::Normal,
+            messages: messages - swept.leased.len(),
+            bytes,
+        };
         if want.messages > 0 && bytes > 0 && budget > 0 {
-            let found = look(broker, ask, kind, slot, locked, want, &mut budget)?;
+            let found = look(broker, slot, locked, want, &mut budget)?;
             swept.again |= found.exhausted;
             bytes = bytes.saturating_sub(found.bytes);
             give_out(broker, ask, kind, slot, locked, found, &mut swept)?;
         }
-        let max = broker.store.queue(&slot.key.topic, slot.key.queue_id).max.get();
+        let max = broker
+            .store
+            .queue(&slot.key.topic, slot.key.queue_id)
+            .max
+            .get();
         swept.rest += max.saturating_sub(locked.state().next);
         Ok(false)
     });
@@ -128,22 +143,33 @@ pub(crate) fn is_there(broker: &Broker, ask: &Ask) -> Result<Presence, BrokerErr
     }
     let mut budget = BUDGET;
     let mut presence = Presence::No;
-    visit(broker, ask, broker.pop.now_ms(broker.clock.as_ref()), |kind, slot, locked| {
-        if budget == 0 {
-            presence = Presence::LookAgain;
-            return Ok(true);
-        }
-        let found = look(broker, ask, kind, slot, locked, Want { messages: 1, bytes: 1 }, &mut budget)?;
-        let first = found.matches.first().map(|first| first.offset);
-        locked.skip_to(first.unwrap_or(found.next));
-        mirror(broker, slot, locked);
-        if first.is_some() {
-            presence = Presence::Yes;
-        } else if found.exhausted {
-            presence = Presence::LookAgain;
-        }
-        Ok(first.is_some())
-    })?;
+    visit(
+        broker,
+        ask,
+        broker.pop.now_ms(broker.clock.as_ref()),
+        |kind, slot, locked| {
+            if budget == 0 {
+                presence = Presence::LookAgain;
+                return Ok(true);
+            }
+            let want = Want {
+                filter: &ask.filter,
+                retry: kind != Kind::Normal,
+                messages: 1,
+                bytes: 1,
+            };
+            let found = look(broker, slot, locked, want, &mut budget)?;
+            let first = found.matches.first().map(|first| first.offset);
+            locked.skip_to(first.unwrap_or(found.next));
+            mirror(broker, slot, locked);
+            if first.is_some() {
+                presence = Presence::Yes;
+            } else if found.exhausted {
+                presence = Presence::LookAgain;
+            }
+            Ok(first.is_some())
+        },
+    )?;
     Ok(presence)
 }
 
@@ -180,9 +206,15 @@ fn visit(
             if broker.store.queue(&topic, queue_id).max.get() == 0 {
                 continue;
             }
-            let start = if kind == Kind::Normal { ask.start } else { Start::Earliest };
+            let start = if kind == Kind::Normal {
+                ask.start
+            } else {
+                Start::Earliest
+            };
             let slot = position::open_slot(broker, &ask.group, &topic, queue_id, start, now_ms)?;
-            let Some(mut locked) = slot.lock() else { continue };
+            let Some(mut locked) = slot.lock() else {
+                continue;
+            };
             if each(kind, &slot, &mut locked)? {
                 return Ok(());
             }
@@ -193,16 +225,21 @@ fn visit(
 
 fn look(
     broker: &Broker,
-    ask: &Ask,
-    kind: Kind,
     slot: &Arc<Slot>,
     locked: &mut Locked<'_>,
-    want: Want,
+    want: Want<'_>,
     budget: &mut usize,
 ) -> Result<Found, BrokerError> {
     reconcile(broker, slot, locked)?;
     let from = locked.state().next;
-    scan::scan(broker, &slot.key.topic, slot.key.queue_id, from, kind != Kind::Normal, &ask.filter, want, budget)
+    scan::scan(
+        broker,
+        &slot.key.topic,
+        slot.key.queue_id,
+        from,
+        want,
+        budget,
+    )
 }
 
 /// Writes the check point of what was found, applies it, and adds it to the answer.
@@ -222,7 +259,11 @@ fn give_out(
     }
     let pop = &broker.pop;
     let key = &slot.key;
-    let messages: Vec<(u64, u32)> = found.matches.iter().map(|found| (found.offset, found.attempt)).collect();
+    let messages: Vec<(u64, u32)> = found
+        .matches
+        .iter()
+        .map(|found| (found.offset, found.attempt))
+        .collect();
     let point = CheckPoint {
         group: &key.group,
         topic: &key.topic,
@@ -233,19 +274,23 @@ fn give_out(
         next: found.next,
         messages: &messages,
     };
-    let draft = point.draft(pop.broker_name()).map_err(|_| BrokerError::Internal("check point record"))?;
+    let draft = point
+        .draft(pop.broker_name())
+        .map_err(|_| BrokerError::Internal("check point record"))?;
     let queue = revive_queue(&key.group, &key.topic, key.queue_id);
     let position = pop.append_fact(broker, &draft, queue, point.pop_time_ms)?;
     pop.apply(locked, slot, position, &point.event(position.get()));
     mirror(broker, slot, locked);
     let id = LeaseId::new(pop.epoch, position.get());
-    swept.leased.extend(found.matches.into_iter().map(|found| Leased {
-        kind,
-        queue_id: key.queue_id,
-        offset: found.offset,
-        id,
-        attempt: found.attempt,
-        record: found.record,
-    }));
+    swept
+        .leased
+        .extend(found.matches.into_iter().map(|found| Leased {
+            kind,
+            queue_id: key.queue_id,
+            offset: found.offset,
+            id,
+            attempt: found.attempt,
+            record: found.record,
+        }));
     Ok(())
 }

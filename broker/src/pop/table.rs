@@ -74,7 +74,11 @@ impl Locked<'_> {
     /// A deadline (epoch ms) that the caller must put in the schedule: the queue's next one, if it is earlier than the one
     /// that stands there.
     pub fn to_schedule(&mut self) -> Option<i64> {
-        let due = self.inner.state.next_due_ms().filter(|&due| due < self.inner.scheduled_ms)?;
+        let due = self
+            .inner
+            .state
+            .next_due_ms()
+            .filter(|&due| due < self.inner.scheduled_ms)?;
         self.inner.scheduled_ms = due;
         Some(due)
     }
@@ -129,7 +133,13 @@ pub struct Table {
 impl Table {
     /// The state's slot, if there is one.
     pub fn get(&self, group: &str, topic: &str, queue_id: i32) -> Option<Arc<Slot>> {
-        self.groups.read().get(group)?.topics.get(topic)?.get(&queue_id).cloned()
+        self.groups
+            .read()
+            .get(group)?
+            .topics
+            .get(topic)?
+            .get(&queue_id)
+            .cloned()
     }
 
     /// The state's slot, made by `create` when there is none; `None` when the table is full.
@@ -162,34 +172,67 @@ impl Table {
         queue_id: i32,
         state: QueueState,
     ) -> Option<Arc<Slot>> {
-        let known =
-            groups.get(group).and_then(|entry| entry.topics.get(topic)).and_then(|queues| queues.get(&queue_id));
+        let known = groups
+            .get(group)
+            .and_then(|entry| entry.topics.get(topic))
+            .and_then(|queues| queues.get(&queue_id));
         if let Some(slot) = known {
             return Some(slot.clone());
         }
         if states.load(Ordering::Relaxed) >= STATES_MAX {
             return None;
         }
-        let name: Arc<str> = groups.get_key_value(group).map_or_else(|| group.into(), |(name, _)| name.clone());
-        let entry =
-            groups.entry(name.clone()).or_insert_with(|| Group { held: Arc::default(), topics: HashMap::new() });
-        let topic_name: Arc<str> =
-            entry.topics.get_key_value(topic).map_or_else(|| topic.into(), |(name, _)| name.clone());
+        let name: Arc<str> = groups
+            .get_key_value(group)
+            .map_or_else(|| group.into(), |(name, _)| name.clone());
+        let entry = groups.entry(name.clone()).or_insert_with(|| Group {
+            held: Arc::default(),
+            topics: HashMap::new(),
+        });
+        let topic_name: Arc<str> = entry
+            .topics
+            .get_key_value(topic)
+            .map_or_else(|| topic.into(), |(name, _)| name.clone());
         entry.held.fetch_add(state.held(), Ordering::Relaxed);
         let slot = Arc::new(Slot {
-            key: QueueKey { group: name, topic: topic_name.clone(), queue_id },
+            key: QueueKey {
+                group: name,
+                topic: topic_name.clone(),
+                queue_id,
+            },
             held: entry.held.clone(),
-            inner: Mutex::new(Inner { state, forgotten: false, scheduled_ms: i64::MAX }),
+            inner: Mutex::new(Inner {
+                state,
+                forgotten: false,
+                scheduled_ms: i64::MAX,
+            }),
         });
-        entry.topics.entry(topic_name).or_default().insert(queue_id, slot.clone());
+        entry
+            .topics
+            .entry(topic_name)
+            .or_default()
+            .insert(queue_id, slot.clone());
         states.fetch_add(1, Ordering::Relaxed);
         Some(slot)
     }
 
     /// Leases that consumers of the group hold on this broker.
     pub fn held(&self, group: &str) -> u64 {
-        let held = self.groups.read().get(group).map_or(0, |entry| entry.held.load(Ordering::Relaxed));
+        let held = self
+            .groups
+            .read()
+            .get(group)
+            .map_or(0, |entry| entry.held.load(Ordering::Relaxed));
         u64::try_from(held).unwrap_or(0)
+    }
+
+    /// Leases that consumers of all groups hold.
+    pub fn held_in_all(&self) -> u64 {
+        let groups = self.groups.read();
+        groups
+            .values()
+            .map(|entry| u64::try_from(entry.held.load(Ordering::Relaxed)).unwrap_or(0))
+            .sum()
     }
 
     /// All slots of a group.
@@ -197,7 +240,13 @@ impl Table {
         self.groups
             .read()
             .get(group)
-            .map(|entry| entry.topics.values().flat_map(|queues| queues.values().cloned()).collect())
+            .map(|entry| {
+                entry
+                    .topics
+                    .values()
+                    .flat_map(|queues| queues.values().cloned())
+                    .collect()
+            })
             .unwrap_or_default()
     }
 
@@ -254,7 +303,12 @@ impl Table {
         for slot in self.all() {
             if let Some(locked) = slot.lock() {
                 let key = &slot.key;
-                snapshot.queues.push(QueueSnapshot::take(&key.group, &key.topic, key.queue_id, locked.state()));
+                snapshot.queues.push(QueueSnapshot::take(
+                    &key.group,
+                    &key.topic,
+                    key.queue_id,
+                    locked.state(),
+                ));
             }
         }
         snapshot
@@ -265,6 +319,7 @@ impl Table {
 /// too.
 pub fn is_forgotten_with(key: &QueueKey, group: Option<&str>, topic: Option<&str>) -> bool {
     group.is_none_or(|group| *key.group == *group)
-        && topic
-            .is_none_or(|topic| *key.topic == *topic || super::names::origin_of(&key.group, &key.topic) == Some(topic))
+        && topic.is_none_or(|topic| {
+            *key.topic == *topic || super::names::origin_of(&key.group, &key.topic) == Some(topic)
+        })
 }

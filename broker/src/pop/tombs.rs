@@ -71,12 +71,17 @@ pub struct Tombs {
 impl Tombs {
     /// Nothing known before `horizon`.
     pub fn new(horizon: Horizon) -> Self {
-        Tombs { horizon, ..Tombs::default() }
+        Tombs {
+            horizon,
+            ..Tombs::default()
+        }
     }
 
     /// Remembers an end and forgets what is too old at its time.
     pub fn bury(&mut self, tomb: Tomb) {
-        let needless = tomb.ended == Ended::Acked && tomb.id >= self.horizon.id && tomb.id > self.highest_other;
+        let needless = tomb.ended == Ended::Acked
+            && tomb.id >= self.horizon.id
+            && tomb.id > self.highest_other;
         if !needless {
             if tomb.ended != Ended::Acked {
                 self.highest_other = self.highest_other.max(tomb.id);
@@ -90,8 +95,10 @@ impl Tombs {
     /// How the lease named by `receipt` ended; `below_next` says whether its offset was delivered at all.
     /// `None` when that is not known (any more).
     pub fn look_up(&self, offset: u64, receipt: Receipt, below_next: bool) -> Option<Ended> {
-        if let Some(tomb) =
-            self.by_offset.get(&offset).and_then(|tombs| tombs.iter().rev().find(|tomb| tomb.is_named_by(receipt)))
+        if let Some(tomb) = self
+            .by_offset
+            .get(&offset)
+            .and_then(|tombs| tombs.iter().rev().find(|tomb| tomb.is_named_by(receipt)))
         {
             return Some(tomb.ended);
         }
@@ -155,7 +162,13 @@ mod tests {
     use super::*;
 
     fn tomb(offset: u64, id: u64, ended: Ended, at_ms: i64) -> Tomb {
-        Tomb { offset, id: LeaseId(id), pop_time_ms: i64::try_from(id).unwrap() * 10, ended, at_ms }
+        Tomb {
+            offset,
+            id: LeaseId(id),
+            pop_time_ms: i64::try_from(id).unwrap() * 10,
+            ended,
+            at_ms,
+        }
     }
 
     #[test]
@@ -163,8 +176,14 @@ mod tests {
         let mut tombs = Tombs::default();
         tombs.bury(tomb(1, 5, Ended::Acked, 0));
         assert!(tombs.is_empty());
-        assert_eq!(tombs.look_up(1, Receipt::Lease(LeaseId(5)), true), Some(Ended::Acked));
-        assert_eq!(tombs.look_up(1, Receipt::PopTime(50), true), Some(Ended::Acked));
+        assert_eq!(
+            tombs.look_up(1, Receipt::Lease(LeaseId(5)), true),
+            Some(Ended::Acked)
+        );
+        assert_eq!(
+            tombs.look_up(1, Receipt::PopTime(50), true),
+            Some(Ended::Acked)
+        );
         assert_eq!(tombs.look_up(9, Receipt::Lease(LeaseId(5)), false), None);
     }
 
@@ -174,9 +193,19 @@ mod tests {
         tombs.bury(tomb(2, 7, Ended::Returned, 0));
         tombs.bury(tomb(1, 5, Ended::Acked, 299_000));
         tombs.bury(tomb(3, 9, Ended::Acked, 301_000));
-        assert_eq!(tombs.look_up(2, Receipt::Lease(LeaseId(7)), true), None, "forgotten, and never taken for acked");
-        assert_eq!(tombs.look_up(1, Receipt::Lease(LeaseId(5)), true), Some(Ended::Acked));
-        assert_eq!(tombs.look_up(3, Receipt::Lease(LeaseId(9)), true), Some(Ended::Acked));
+        assert_eq!(
+            tombs.look_up(2, Receipt::Lease(LeaseId(7)), true),
+            None,
+            "forgotten, and never taken for acked"
+        );
+        assert_eq!(
+            tombs.look_up(1, Receipt::Lease(LeaseId(5)), true),
+            Some(Ended::Acked)
+        );
+        assert_eq!(
+            tombs.look_up(3, Receipt::Lease(LeaseId(9)), true),
+            Some(Ended::Acked)
+        );
     }
 
     #[test]
@@ -187,6 +216,9 @@ mod tests {
         }
         assert_eq!(tombs.len(), KEEP_MAX);
         assert_eq!(tombs.look_up(0, Receipt::Lease(LeaseId(0)), true), None);
-        assert_eq!(tombs.look_up(100, Receipt::Lease(LeaseId(100)), true), Some(Ended::Returned));
+        assert_eq!(
+            tombs.look_up(100, Receipt::Lease(LeaseId(100)), true),
+            Some(Ended::Returned)
+        );
     }
 }

@@ -61,32 +61,58 @@ pub struct Parked {
 impl<T: Wants> Waiters<T> {
     /// A table for at most `max` requests in all.
     pub fn new(max: usize) -> Self {
-        let inner = Inner { next_id: 1, topics: HashMap::new(), deadlines: BTreeMap::new() };
-        Waiters { max, count: AtomicUsize::new(0), inner: Mutex::new(inner) }
+        let inner = Inner {
+            next_id: 1,
+            topics: HashMap::new(),
+            deadlines: BTreeMap::new(),
+        };
+        Waiters {
+            max,
+            count: AtomicUsize::new(0),
+            inner: Mutex::new(inner),
+        }
     }
 
     /// Parks a request at the end of its line, or at the front when it was woken for nothing.
     ///
     /// # Errors
     /// Gives the request back when the table, or its line, is full.
-    pub fn park(&self, key: &WaitKey, deadline: Monotonic, front: bool, payload: T) -> Result<Parked, T> {
+    pub fn park(
+        &self,
+        key: &WaitKey,
+        deadline: Monotonic,
+        front: bool,
+        payload: T,
+    ) -> Result<Parked, T> {
         let mut inner = self.inner.lock();
         if self.count.load(Ordering::Relaxed) >= self.max {
             return Err(payload);
         }
         let id = inner.next_id;
-        let line = inner.topics.entry(key.topic.clone()).or_default().entry(key.group.clone()).or_default();
+        let line = inner
+            .topics
+            .entry(key.topic.clone())
+            .or_default()
+            .entry(key.group.clone())
+            .or_default();
         if line.len() >= WAITERS_PER_KEY_MAX {
             return Err(payload);
         }
-        let waiting = Waiting { id, deadline, payload };
+        let waiting = Waiting {
+            id,
+            deadline,
+            payload,
+        };
         if front {
             line.push_front(waiting)
         } else {
             line.push_back(waiting)
         }
         inner.next_id += 1;
-        let earliest = inner.deadlines.first_key_value().is_none_or(|((first, _), _)| deadline < *first);
+        let earliest = inner
+            .deadlines
+            .first_key_value()
+            .is_none_or(|((first, _), _)| deadline < *first);
         inner.deadlines.insert((deadline, id), key.clone());
         self.count.fetch_add(1, Ordering::Release);
         Ok(Parked { id, earliest })
@@ -98,13 +124,22 @@ impl<T: Wants> Waiters<T> {
             return Vec::new();
         }
         let mut guard = self.inner.lock();
-        let Some(groups) = guard.topics.get(topic) else { return Vec::new() };
-        let wanting = |line: &VecDeque<Waiting<T>>| {
-            line.iter().find(|waiting| waiting.payload.wants(queue_id, tags_code)).map(|waiting| waiting.id)
+        let Some(groups) = guard.topics.get(topic) else {
+            return Vec::new();
         };
-        let chosen: Vec<(Arc<str>, u64)> =
-            groups.iter().filter_map(|(group, line)| Some((group.clone(), wanting(line)?))).collect();
-        chosen.into_iter().filter_map(|(group, id)| self.remove(&mut guard, topic, &group, id)).collect()
+        let wanting = |line: &VecDeque<Waiting<T>>| {
+            line.iter()
+                .find(|waiting| waiting.payload.wants(queue_id, tags_code))
+                .map(|waiting| waiting.id)
+        };
+        let chosen: Vec<(Arc<str>, u64)> = groups
+            .iter()
+            .filter_map(|(group, line)| Some((group.clone(), wanting(line)?)))
+            .collect();
+        chosen
+            .into_iter()
+            .filter_map(|(group, id)| self.remove(&mut guard, topic, &group, id))
+            .collect()
     }
 
     /// Takes the first request of a line.
@@ -143,19 +178,35 @@ impl<T: Wants> Waiters<T> {
             return Vec::new();
         }
         let mut inner = self.inner.lock();
-        let chosen: Vec<(WaitKey, u64)> =
-            inner.deadlines.iter().filter(|(_, key)| matches(key)).map(|(&(_, id), key)| (key.clone(), id)).collect();
-        chosen.into_iter().filter_map(|(key, id)| self.remove(&mut inner, &key.topic, &key.group, id)).collect()
+        let chosen: Vec<(WaitKey, u64)> = inner
+            .deadlines
+            .iter()
+            .filter(|(_, key)| matches(key))
+            .map(|(&(_, id), key)| (key.clone(), id))
+            .collect();
+        chosen
+            .into_iter()
+            .filter_map(|(key, id)| self.remove(&mut inner, &key.topic, &key.group, id))
+            .collect()
     }
 
     /// The earliest deadline.
     pub fn next_deadline(&self) -> Option<Monotonic> {
-        self.inner.lock().deadlines.first_key_value().map(|(&(deadline, _), _)| deadline)
+        self.inner
+            .lock()
+            .deadlines
+            .first_key_value()
+            .map(|(&(deadline, _), _)| deadline)
     }
 
     /// Requests of one line.
     pub fn len_of(&self, group: &str, topic: &str) -> usize {
-        self.inner.lock().topics.get(topic).and_then(|groups| groups.get(group)).map_or(0, VecDeque::len)
+        self.inner
+            .lock()
+            .topics
+            .get(topic)
+            .and_then(|groups| groups.get(group))
+            .map_or(0, VecDeque::len)
     }
 
     /// All requests.
@@ -199,7 +250,10 @@ mod tests {
     }
 
     fn key(group: &str) -> WaitKey {
-        WaitKey { topic: "T".into(), group: group.into() }
+        WaitKey {
+            topic: "T".into(),
+            group: group.into(),
+        }
     }
 
     fn at(ms: u64) -> Monotonic {
@@ -209,15 +263,22 @@ mod tests {
     #[test]
     fn one_message_wakes_one_request_of_each_group_that_wants_it() {
         let waiters = Waiters::new(10);
-        for (group, ask) in
-            [("a", Ask("a1", -1, 7)), ("a", Ask("a2", -1, 0)), ("a", Ask("a3", -1, 0)), ("b", Ask("b1", 2, 0))]
-        {
+        for (group, ask) in [
+            ("a", Ask("a1", -1, 7)),
+            ("a", Ask("a2", -1, 0)),
+            ("a", Ask("a3", -1, 0)),
+            ("b", Ask("b1", 2, 0)),
+        ] {
             waiters.park(&key(group), at(50), false, ask).unwrap();
         }
         assert_eq!(waiters.arrived("T", 1, 9), [Ask("a2", -1, 0)]);
         assert_eq!(waiters.arrived("T", 1, 7), [Ask("a1", -1, 7)]);
         assert_eq!(waiters.arrived("X", 1, 7), []);
-        let mut both: Vec<&str> = waiters.arrived("T", 2, 9).into_iter().map(|ask| ask.0).collect();
+        let mut both: Vec<&str> = waiters
+            .arrived("T", 2, 9)
+            .into_iter()
+            .map(|ask| ask.0)
+            .collect();
         both.sort_unstable();
         assert_eq!(both, ["a3", "b1"]);
         assert!(waiters.is_empty() && waiters.next_deadline().is_none());
@@ -226,25 +287,56 @@ mod tests {
     #[test]
     fn deadlines_are_exact_and_in_order() {
         let waiters = Waiters::new(10);
-        assert!(waiters.park(&key("a"), at(50), false, Ask("late", -1, 0)).unwrap().earliest);
-        assert!(waiters.park(&key("b"), at(20), false, Ask("soon", -1, 0)).unwrap().earliest);
-        assert!(!waiters.park(&key("b"), at(30), false, Ask("mid", -1, 0)).unwrap().earliest);
+        assert!(
+            waiters
+                .park(&key("a"), at(50), false, Ask("late", -1, 0))
+                .unwrap()
+                .earliest
+        );
+        assert!(
+            waiters
+                .park(&key("b"), at(20), false, Ask("soon", -1, 0))
+                .unwrap()
+                .earliest
+        );
+        assert!(
+            !waiters
+                .park(&key("b"), at(30), false, Ask("mid", -1, 0))
+                .unwrap()
+                .earliest
+        );
         assert_eq!(waiters.next_deadline(), Some(at(20)));
         assert_eq!(waiters.expire(at(19)), []);
-        assert_eq!(waiters.expire(at(30)), [Ask("soon", -1, 0), Ask("mid", -1, 0)]);
+        assert_eq!(
+            waiters.expire(at(30)),
+            [Ask("soon", -1, 0), Ask("mid", -1, 0)]
+        );
         assert_eq!(waiters.len(), 1);
     }
 
     #[test]
     fn lines_are_bounded_and_keep_their_order() {
         let waiters = Waiters::new(3);
-        let first = waiters.park(&key("a"), at(1), false, Ask("1", -1, 0)).unwrap();
-        waiters.park(&key("a"), at(1), false, Ask("2", -1, 0)).unwrap();
-        waiters.park(&key("a"), at(1), true, Ask("0", -1, 0)).unwrap();
-        assert!(waiters.park(&key("a"), at(1), false, Ask("x", -1, 0)).is_err());
+        let first = waiters
+            .park(&key("a"), at(1), false, Ask("1", -1, 0))
+            .unwrap();
+        waiters
+            .park(&key("a"), at(1), false, Ask("2", -1, 0))
+            .unwrap();
+        waiters
+            .park(&key("a"), at(1), true, Ask("0", -1, 0))
+            .unwrap();
+        assert!(
+            waiters
+                .park(&key("a"), at(1), false, Ask("x", -1, 0))
+                .is_err()
+        );
         assert_eq!(waiters.take_first("a", "T"), Some(Ask("0", -1, 0)));
         assert_eq!(waiters.take(&key("a"), first.id), Some(Ask("1", -1, 0)));
         assert_eq!(waiters.take(&key("a"), first.id), None);
-        assert_eq!(waiters.take_all(|key| *key.group == *"a"), [Ask("2", -1, 0)]);
+        assert_eq!(
+            waiters.take_all(|key| *key.group == *"a"),
+            [Ask("2", -1, 0)]
+        );
     }
 }

@@ -45,13 +45,17 @@ pub(crate) struct Waiting {
 
 impl Wants for Waiting {
     fn wants(&self, queue_id: i32, tags_code: i64) -> bool {
-        (self.ask.queue_id < 0 || self.ask.queue_id == queue_id) && self.ask.filter.may_match(tags_code)
+        (self.ask.queue_id < 0 || self.ask.queue_id == queue_id)
+            && self.ask.filter.may_match(tags_code)
     }
 }
 
 impl Waiting {
     fn key(&self) -> WaitKey {
-        WaitKey { topic: self.ask.topic.clone(), group: self.ask.group.clone() }
+        WaitKey {
+            topic: self.ask.topic.clone(),
+            group: self.ask.group.clone(),
+        }
     }
 }
 
@@ -103,7 +107,9 @@ fn follow(broker: &Arc<Broker>, mut waiting: Waiting) {
             match attempt(&owner, waiting) {
                 Try::Done => return,
                 Try::Nothing(waiting, swept) => return park(&owner, waiting, &swept, true),
-                Try::Again(unfinished) if owner.clock.monotonic() >= give_up || owner.stopping.is_cancelled() => {
+                Try::Again(unfinished)
+                    if owner.clock.monotonic() >= give_up || owner.stopping.is_cancelled() =>
+                {
                     return answer::empty(&owner, unfinished, &Swept::default());
                 }
                 Try::Again(unfinished) => waiting = unfinished,
@@ -162,7 +168,11 @@ fn park(broker: &Arc<Broker>, waiting: Waiting, swept: &Swept, front: bool) {
     }
     let key = waiting.key();
     let ask = waiting.ask.clone();
-    let parked = match broker.pop.waiters.park(&key, waiting.deadline, front, waiting) {
+    let parked = match broker
+        .pop
+        .waiters
+        .park(&key, waiting.deadline, front, waiting)
+    {
         Ok(parked) => parked,
         Err(waiting) => return answer::polling_full(broker, waiting),
     };
@@ -183,13 +193,24 @@ pub(crate) fn arrived(broker: &Arc<Broker>, topic: &str, queue_id: i32, tags_cod
     }
     match names::parse_retry_v2(topic) {
         Some((group, topic)) => wake_one(broker, group, topic),
-        None => spawn_resume(broker, broker.pop.waiters.arrived(topic, queue_id, tags_code)),
+        None => spawn_resume(
+            broker,
+            broker.pop.waiters.arrived(topic, queue_id, tags_code),
+        ),
     }
 }
 
 /// Wakes the first request of a line.
 pub(crate) fn wake_one(broker: &Arc<Broker>, group: &str, topic: &str) {
-    spawn_resume(broker, broker.pop.waiters.take_first(group, topic).into_iter().collect());
+    spawn_resume(
+        broker,
+        broker
+            .pop
+            .waiters
+            .take_first(group, topic)
+            .into_iter()
+            .collect(),
+    );
 }
 
 /// Lets every waiting request of a group look again: it was resumed, its rules changed, or it has room again.

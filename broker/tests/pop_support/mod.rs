@@ -1,5 +1,6 @@
 //! A broker on a port of its own and the requests that tests of leases send to it.
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,27 +25,27 @@ use wire::message::record::RecordView;
 use wire::receipt::{self, Lease, Receipt, RetryFlag};
 use wire::{Command, RequestCode, ResponseCode};
 
-pub const TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A broker over a directory.
-pub struct Bench {
-    pub running: Option<Running>,
-    pub dir: Arc<TempDir>,
-    pub addr: String,
-    pub client: Client,
+pub(crate) struct Bench {
+    pub(crate) running: Option<Running>,
+    pub(crate) dir: Arc<TempDir>,
+    pub(crate) addr: String,
+    pub(crate) client: Client,
 }
 
 /// A leased message as the gateway gets it.
 #[derive(Debug, Clone)]
-pub struct Got {
-    pub topic: String,
-    pub lease: Lease,
-    pub body: String,
-    pub reconsume_times: i32,
-    pub properties: BTreeMap<String, String>,
+pub(crate) struct Got {
+    pub(crate) topic: String,
+    pub(crate) lease: Lease,
+    pub(crate) body: String,
+    pub(crate) reconsume_times: i32,
+    pub(crate) properties: BTreeMap<String, String>,
 }
 
-pub fn config(data: &Path, flush: FlushMode) -> Config {
+pub(crate) fn config(data: &Path, flush: FlushMode) -> Config {
     Config {
         data: data.to_owned(),
         listen: "127.0.0.1:0".parse().unwrap(),
@@ -60,7 +61,7 @@ pub fn config(data: &Path, flush: FlushMode) -> Config {
     }
 }
 
-pub async fn open(dir: Arc<TempDir>, flush: FlushMode) -> Bench {
+pub(crate) async fn open(dir: Arc<TempDir>, flush: FlushMode) -> Bench {
     let context = Context::quiet(Arc::new(SystemClock::new()));
     let running = broker::start(config(dir.path(), flush), &context)
         .await
@@ -74,12 +75,12 @@ pub async fn open(dir: Arc<TempDir>, flush: FlushMode) -> Bench {
     }
 }
 
-pub async fn bench() -> Bench {
+pub(crate) async fn bench() -> Bench {
     open(Arc::new(TempDir::new().unwrap()), FlushMode::Sync).await
 }
 
 /// A broker with topic `T` (2 queues) and group `g` subscribed to it from the start.
-pub async fn ready(spec: GroupSpec) -> Bench {
+pub(crate) async fn ready(spec: GroupSpec) -> Bench {
     let bench = bench().await;
     bench.put_topic("T", 2).await;
     bench.put_group("g", &spec).await;
@@ -87,7 +88,7 @@ pub async fn ready(spec: GroupSpec) -> Bench {
     bench
 }
 
-pub fn quick() -> GroupSpec {
+pub(crate) fn quick() -> GroupSpec {
     GroupSpec {
         invisible_ms: 1_000,
         initial_position: "earliest".into(),
@@ -100,11 +101,11 @@ pub fn quick() -> GroupSpec {
 }
 
 impl Bench {
-    pub async fn call(&self, cmd: Command) -> Command {
+    pub(crate) async fn call(&self, cmd: Command) -> Command {
         self.client.invoke(&self.addr, cmd, TIMEOUT).await.unwrap()
     }
 
-    pub async fn ok(&self, cmd: Command) -> Command {
+    pub(crate) async fn ok(&self, cmd: Command) -> Command {
         let answer = self.call(cmd).await;
         assert_eq!(
             answer.response_code(),
@@ -116,19 +117,19 @@ impl Bench {
         answer
     }
 
-    pub async fn stop(&mut self) {
+    pub(crate) async fn stop(&mut self) {
         self.running.take().unwrap().stop().await.unwrap();
     }
 
     /// Stops in order and starts again over the same directory.
-    pub async fn restart(mut self) -> Self {
+    pub(crate) async fn restart(mut self) -> Self {
         self.stop().await;
         open(self.dir.clone(), FlushMode::Sync).await
     }
 
     /// What a kill -9 at this moment leaves: the files as they are, the log copied last, in a directory of its own, and a
     /// broker started over them. The old one lives on.
-    pub async fn after_a_kill(&self) -> Self {
+    pub(crate) async fn after_a_kill(&self) -> Self {
         let copy = Arc::new(TempDir::new().unwrap());
         let (from, to) = (self.dir.path().to_owned(), copy.path().to_owned());
         tokio::task::spawn_blocking(move || {
@@ -140,7 +141,7 @@ impl Bench {
         open(copy, FlushMode::Sync).await
     }
 
-    pub async fn put_topic(&self, topic: &str, queues: i32) {
+    pub(crate) async fn put_topic(&self, topic: &str, queues: i32) {
         let spec = TopicSpec {
             read_queues: queues,
             write_queues: queues,
@@ -152,14 +153,14 @@ impl Bench {
             .await;
     }
 
-    pub async fn put_group(&self, group: &str, spec: &GroupSpec) {
+    pub(crate) async fn put_group(&self, group: &str, spec: &GroupSpec) {
         self.ok(Command::request(RequestCode::PutGroup)
             .with_ext("group", group)
             .with_body(wire::json::to_vec(spec)))
             .await;
     }
 
-    pub async fn subscribe(&self, group: &str, topic: &str, expression: &str) {
+    pub(crate) async fn subscribe(&self, group: &str, topic: &str, expression: &str) {
         let kind = if expression == "*" { "all" } else { "tag" };
         let spec = SubscriptionSpec {
             topic: topic.into(),
@@ -173,7 +174,7 @@ impl Bench {
         self.ok(cmd.with_body(wire::json::to_vec(&spec))).await;
     }
 
-    pub async fn send(&self, topic: &str, queue_id: i32, body: &str, tag: &str) {
+    pub(crate) async fn send(&self, topic: &str, queue_id: i32, body: &str, tag: &str) {
         let mut properties = Properties::new();
         properties.set("TAGS", tag);
         properties.set("UNIQ_KEY", format!("id-{body}"));
@@ -192,14 +193,20 @@ impl Bench {
             .await;
     }
 
-    pub async fn send_many(&self, topic: &str, queues: i32, count: usize) {
+    pub(crate) async fn send_many(&self, topic: &str, queues: i32, count: usize) {
         for index in 0..count {
             self.send(topic, (index as i32) % queues, &format!("m{index}"), "a")
                 .await;
         }
     }
 
-    pub fn pop_command(&self, group: &str, topic: &str, max: i32, invisible_ms: i64) -> Command {
+    pub(crate) fn pop_command(
+        &self,
+        group: &str,
+        topic: &str,
+        max: i32,
+        invisible_ms: i64,
+    ) -> Command {
         let header = PopRequest {
             consumer_group: group.into(),
             topic: topic.into(),
@@ -213,7 +220,13 @@ impl Bench {
         Command::request(RequestCode::PopMessage).with_header(&header)
     }
 
-    pub async fn pop(&self, group: &str, topic: &str, max: i32, invisible_ms: i64) -> Vec<Got> {
+    pub(crate) async fn pop(
+        &self,
+        group: &str,
+        topic: &str,
+        max: i32,
+        invisible_ms: i64,
+    ) -> Vec<Got> {
         let answer = self
             .call(self.pop_command(group, topic, max, invisible_ms))
             .await;
@@ -230,7 +243,7 @@ impl Bench {
     }
 
     /// Pops until something comes or `wait` is over.
-    pub async fn pop_within(
+    pub(crate) async fn pop_within(
         &self,
         group: &str,
         topic: &str,
@@ -248,7 +261,7 @@ impl Bench {
         }
     }
 
-    pub async fn settle(&self, group: &str, items: Vec<SettleItem>) -> Vec<SettleResult> {
+    pub(crate) async fn settle(&self, group: &str, items: Vec<SettleItem>) -> Vec<SettleResult> {
         let body = wire::json::to_vec(&SettleRequest { items });
         let answer = self
             .ok(Command::request(RequestCode::Settle)
@@ -260,20 +273,20 @@ impl Bench {
             .results
     }
 
-    pub async fn ack(&self, group: &str, got: &Got) -> SettleResult {
+    pub(crate) async fn ack(&self, group: &str, got: &Got) -> SettleResult {
         self.settle(group, vec![item(got, SettleOp::Ack)])
             .await
             .remove(0)
     }
 
-    pub async fn lag(&self, group: &str) -> GroupLag {
+    pub(crate) async fn lag(&self, group: &str) -> GroupLag {
         let answer = self
             .ok(Command::request(RequestCode::GroupLag).with_ext("group", group))
             .await;
         wire::json::from_slice(&answer.body.to_bytes()).unwrap()
     }
 
-    pub async fn notify(&self, group: &str, topic: &str, poll_ms: i64) -> bool {
+    pub(crate) async fn notify(&self, group: &str, topic: &str, poll_ms: i64) -> bool {
         let header = NotificationRequest {
             consumer_group: group.into(),
             topic: topic.into(),
@@ -289,7 +302,7 @@ impl Bench {
     }
 
     /// A pop as a RocketMQ client sends it.
-    pub async fn native_pop(
+    pub(crate) async fn native_pop(
         &self,
         group: &str,
         topic: &str,
@@ -314,7 +327,7 @@ impl Bench {
             .await
     }
 
-    pub async fn native_ack(&self, group: &str, topic: &str, receipt: &Receipt) -> Command {
+    pub(crate) async fn native_ack(&self, group: &str, topic: &str, receipt: &Receipt) -> Command {
         let header = AckRequest {
             consumer_group: group.into(),
             topic: topic.into(),
@@ -326,7 +339,7 @@ impl Bench {
             .await
     }
 
-    pub async fn native_change(
+    pub(crate) async fn native_change(
         &self,
         group: &str,
         topic: &str,
@@ -346,7 +359,7 @@ impl Bench {
     }
 
     /// All stored messages of one queue, by a pull without a group's progress.
-    pub async fn stored(
+    pub(crate) async fn stored(
         &self,
         topic: &str,
         queue_id: i32,
@@ -371,7 +384,7 @@ impl Bench {
     }
 }
 
-pub fn item(got: &Got, op: SettleOp) -> SettleItem {
+pub(crate) fn item(got: &Got, op: SettleOp) -> SettleItem {
     SettleItem {
         topic: got.topic.clone(),
         queue_id: got.lease.queue_id,
@@ -383,7 +396,7 @@ pub fn item(got: &Got, op: SettleOp) -> SettleItem {
 }
 
 /// Messages of an answer in Gantry's form.
-pub fn got(group: &str, topic: &str, answer: &Command) -> Vec<Got> {
+pub(crate) fn got(group: &str, topic: &str, answer: &Command) -> Vec<Got> {
     let header: PopResponse = answer.header().unwrap();
     let leases = receipt::parse_leases(&header.leases.unwrap()).unwrap();
     let body = answer.body.to_bytes();
@@ -400,7 +413,7 @@ pub fn got(group: &str, topic: &str, answer: &Command) -> Vec<Got> {
 }
 
 /// Receipts of an answer in the form of RocketMQ, as its Java client makes them, with the messages' bodies.
-pub fn native_receipts(answer: &Command) -> Vec<(Receipt, String)> {
+pub(crate) fn native_receipts(answer: &Command) -> Vec<(Receipt, String)> {
     let header: PopResponse = answer.header().unwrap();
     let starts = receipt::parse_start_offsets(&header.start_offset_info.unwrap()).unwrap();
     let offsets = receipt::parse_message_offsets(&header.msg_offset_info.unwrap()).unwrap();

@@ -67,8 +67,9 @@ pub(crate) fn batch_ack(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
 
 /// Another invisible time for a RocketMQ client. Its lease keeps its pop time, so that the receipt stays good.
 pub(crate) fn change_invisible(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
-    let parsed = parse_change(broker, cmd)
-        .map(|(group, items, pop_time_ms, revive_queue_id)| ((group, items), (pop_time_ms, revive_queue_id)));
+    let parsed = parse_change(broker, cmd).map(|(group, items, pop_time_ms, revive_queue_id)| {
+        ((group, items), (pop_time_ms, revive_queue_id))
+    });
     let (parsed, receipt) = match parsed {
         Ok((parsed, receipt)) => (Ok(parsed), receipt),
         Err(error) => (Err(error), (0, 0)),

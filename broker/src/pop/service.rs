@@ -56,6 +56,11 @@ pub(crate) fn stop(broker: &Arc<Broker>, workers: Workers) {
     }
 }
 
+/// Lets the workers end without waiting for them or writing anything: the broker is dropped, not stopped.
+pub(crate) fn abandon(broker: &Broker) {
+    broker.pop.schedule.stop();
+}
+
 /// A group may have been deleted just before a kill, its leases not yet.
 fn forget_orphans(broker: &Arc<Broker>) {
     let mut groups: Vec<_> = broker

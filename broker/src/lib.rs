@@ -25,6 +25,8 @@ mod metrics;
 mod names;
 mod offsets;
 mod persist;
+#[cfg(feature = "planted-faults")]
+mod planted;
 pub mod pop;
 mod read;
 mod registration;

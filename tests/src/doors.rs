@@ -26,10 +26,20 @@ impl Doors {
         let dir = tempfile::tempdir()?;
         if let Ok(peer) = std::env::var("GANTRY_PEER") {
             let (namesrv, broker) = peer.split_once(',').context("GANTRY_PEER=NAMESRV,BROKER")?;
-            return Ok(Doors { namesrv: namesrv.parse()?, broker: broker.parse()?, dir, gantry: None });
+            return Ok(Doors {
+                namesrv: namesrv.parse()?,
+                broker: broker.parse()?,
+                dir,
+                gantry: None,
+            });
         }
         let gantry = Gantry::up(dir.path(), &[])?;
-        Ok(Doors { namesrv: gantry.addr("namesrv"), broker: gantry.addr("broker"), dir, gantry: Some(gantry) })
+        Ok(Doors {
+            namesrv: gantry.addr("namesrv"),
+            broker: gantry.addr("broker"),
+            dir,
+            gantry: Some(gantry),
+        })
     }
 
     /// The gateway's address; none before a peer.
@@ -48,8 +58,12 @@ impl Doors {
 
     /// A name no other run has used: a peer outlives the test.
     pub fn name(&self, what: &str) -> String {
-        let unique =
-            self.dir.path().file_name().map(|name| name.to_string_lossy().replace('.', "")).unwrap_or_default();
+        let unique = self
+            .dir
+            .path()
+            .file_name()
+            .map(|name| name.to_string_lossy().replace('.', ""))
+            .unwrap_or_default();
         format!("{what}-{unique}")
     }
 }

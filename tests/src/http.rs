@@ -50,19 +50,30 @@ impl Answer {
     /// With the whole answer, if not.
     #[track_caller]
     pub fn expect(self, status: u16) -> Answer {
-        assert_eq!(self.status, status, "answered {}", String::from_utf8_lossy(&self.body));
+        assert_eq!(
+            self.status,
+            status,
+            "answered {}",
+            String::from_utf8_lossy(&self.body)
+        );
         self
     }
 
     /// `messages` of a receive.
     pub fn messages(&self) -> Vec<Value> {
-        self.json()["messages"].as_array().cloned().unwrap_or_default()
+        self.json()["messages"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
     }
 }
 
 impl Rest {
     pub fn new(addr: SocketAddr) -> Rest {
-        Rest { addr, client: Client::builder(TokioExecutor::new()).build(HttpConnector::new()) }
+        Rest {
+            addr,
+            client: Client::builder(TokioExecutor::new()).build(HttpConnector::new()),
+        }
     }
 
     pub fn addr(&self) -> SocketAddr {
@@ -77,15 +88,25 @@ impl Rest {
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
     ) -> Result<Answer> {
-        let mut request = Request::builder().method(method).uri(format!("http://{}{path}", self.addr));
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("http://{}{path}", self.addr));
         if let Some(map) = request.headers_mut() {
             for (name, value) in headers {
                 map.insert(HeaderName::try_from(*name)?, HeaderValue::try_from(*value)?);
             }
         }
-        let answer = self.client.request(request.body(Full::new(body.into()))?).await.context("request")?;
+        let answer = self
+            .client
+            .request(request.body(Full::new(body.into()))?)
+            .await
+            .context("request")?;
         let (head, body) = answer.into_parts();
-        Ok(Answer { status: head.status.as_u16(), headers: head.headers, body: body.collect().await?.to_bytes() })
+        Ok(Answer {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            body: body.collect().await?.to_bytes(),
+        })
     }
 
     /// A call that must be answered.
@@ -93,12 +114,25 @@ impl Rest {
     /// # Panics
     /// When no answer came.
     #[track_caller]
-    pub fn must(&self, method: Method, path: &str, body: impl Into<Bytes>) -> impl Future<Output = Answer> {
+    pub fn must(
+        &self,
+        method: Method,
+        path: &str,
+        body: impl Into<Bytes>,
+    ) -> impl Future<Output = Answer> {
         let path = path.to_owned();
         let body = body.into();
         async move {
             let json = [("content-type", "application/json")];
-            match self.call(method.clone(), &path, if body.is_empty() { &[] } else { &json }, body).await {
+            match self
+                .call(
+                    method.clone(),
+                    &path,
+                    if body.is_empty() { &[] } else { &json },
+                    body,
+                )
+                .await
+            {
                 Ok(answer) => answer,
                 Err(cause) => panic!("{method} {path}: {cause:#}"),
             }
@@ -123,19 +157,26 @@ impl Rest {
 
     /// Sends one message in the JSON form, e.g. `{"text":"hello"}`.
     pub async fn send(&self, topic: &str, message: &Value) -> Answer {
-        self.post(&format!("/v1/ns/default/topics/{topic}/messages"), message).await
+        self.post(&format!("/v1/ns/default/topics/{topic}/messages"), message)
+            .await
     }
 
     /// Receives; `query` such as `topic=t&wait=0s`.
     pub async fn receive(&self, group: &str, query: &str) -> Answer {
-        self.must(Method::POST, &format!("/v1/ns/default/groups/{group}/receive?{query}"), "").await
+        self.must(
+            Method::POST,
+            &format!("/v1/ns/default/groups/{group}/receive?{query}"),
+            "",
+        )
+        .await
     }
 
     /// Settles receipts by `ack`, `nack` or `extend`, with the shared fields of `more`.
     pub async fn settle(&self, group: &str, how: &str, receipts: &[&str], more: Value) -> Answer {
         let mut body = if more.is_object() { more } else { json!({}) };
         body["receipts"] = json!(receipts);
-        self.post(&format!("/v1/ns/default/groups/{group}/{how}"), &body).await
+        self.post(&format!("/v1/ns/default/groups/{group}/{how}"), &body)
+            .await
     }
 
     pub async fn ack(&self, group: &str, receipts: &[&str]) -> Answer {
@@ -143,15 +184,21 @@ impl Rest {
     }
 
     pub async fn put_topic(&self, topic: &str, body: Value) -> Answer {
-        self.put(&format!("/v1/ns/default/topics/{topic}"), &body).await
+        self.put(&format!("/v1/ns/default/topics/{topic}"), &body)
+            .await
     }
 
     pub async fn put_group(&self, group: &str, body: Value) -> Answer {
-        self.put(&format!("/v1/ns/default/groups/{group}"), &body).await
+        self.put(&format!("/v1/ns/default/groups/{group}"), &body)
+            .await
     }
 
     pub async fn subscribe(&self, group: &str, topic: &str, body: Value) -> Answer {
-        self.put(&format!("/v1/ns/default/groups/{group}/subscriptions/{topic}"), &body).await
+        self.put(
+            &format!("/v1/ns/default/groups/{group}/subscriptions/{topic}"),
+            &body,
+        )
+        .await
     }
 }
 
@@ -168,5 +215,8 @@ pub fn body_of(message: &Value) -> Vec<u8> {
     if let Some(encoded) = message["base64"].as_str() {
         return STANDARD.decode(encoded).unwrap_or_default();
     }
-    message.get("json").map(|json| json.to_string().into_bytes()).unwrap_or_default()
+    message
+        .get("json")
+        .map(|json| json.to_string().into_bytes())
+        .unwrap_or_default()
 }

@@ -20,12 +20,16 @@ pub struct Java {
 impl Java {
     /// Fails where `mvn compile` has not been run.
     pub fn new(home: &Path) -> Result<Java> {
-        if !target().join("lib").try_exists()? || !target().join("classes/interop/Main.class").try_exists()? {
+        if !target().join("lib").try_exists()?
+            || !target().join("classes/interop/Main.class").try_exists()?
+        {
             bail!(
                 "the Java programs are not built: run `scripts/test interop`, or mvn -f tests/interop/java/pom.xml compile"
             );
         }
-        Ok(Java { home: home.to_owned() })
+        Ok(Java {
+            home: home.to_owned(),
+        })
     }
 
     fn command(&self, args: &[&str]) -> Command {
@@ -35,7 +39,11 @@ impl Java {
             .args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"])
             .arg(format!("-Duser.home={}", self.home.display()))
             .arg("-cp")
-            .arg(format!("{}:{}/*", target.join("classes").display(), target.join("lib").display()))
+            .arg(format!(
+                "{}:{}/*",
+                target.join("classes").display(),
+                target.join("lib").display()
+            ))
             .arg("interop.Main")
             .args(args)
             .current_dir(&self.home)
@@ -57,10 +65,16 @@ impl Java {
     pub async fn lines(&self, args: &[&str]) -> Result<Vec<Value>> {
         let output = self.output(args).await?;
         if !output.status.success() {
-            bail!("java {args:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+            bail!(
+                "java {args:?}: {}\n{}",
+                output.status,
+                String::from_utf8_lossy(&output.stderr)
+            );
         }
         let text = String::from_utf8(output.stdout)?;
-        text.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
+        text.lines()
+            .map(|line| serde_json::from_str(line).with_context(|| line.to_owned()))
+            .collect()
     }
 
     /// `mqadmin ARGS`: what it printed, standard error behind standard output. It exits 0 whatever happens.
@@ -68,17 +82,30 @@ impl Java {
         let mut all = vec!["admin"];
         all.extend(args);
         let output = self.output(&all).await?;
-        Ok(format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)))
+        Ok(format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        ))
     }
 
     /// Starts a consumer and returns when it has started; the rest of its lines by [`Consumer::rest`].
     pub async fn consumer(&self, args: &[&str]) -> Result<Consumer> {
-        let mut child = self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let mut child = self
+            .command(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
         let mut lines = BufReader::new(child.stdout.take().context("stdout is piped")?).lines();
-        let first = tokio::time::timeout(LIMIT, lines.next_line()).await.context("consumer did not start")??;
+        let first = tokio::time::timeout(LIMIT, lines.next_line())
+            .await
+            .context("consumer did not start")??;
         if first.as_deref() != Some(r#"{"ready":true}"#) {
             let output = child.wait_with_output().await?;
-            bail!("consumer {args:?} printed {first:?}\n{}", String::from_utf8_lossy(&output.stderr));
+            bail!(
+                "consumer {args:?} printed {first:?}\n{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
         }
         Ok(Consumer { child, lines })
     }
@@ -101,7 +128,9 @@ impl Consumer {
             }
             anyhow::Ok(())
         };
-        tokio::time::timeout(LIMIT, reading).await.context("consumer did not end")??;
+        tokio::time::timeout(LIMIT, reading)
+            .await
+            .context("consumer did not end")??;
         let status = self.child.wait().await?;
         if !status.success() {
             bail!("consumer ended with {status}");

@@ -39,7 +39,10 @@ pub struct Answer {
 impl Answer {
     /// A number among the extension fields.
     pub fn number(&self, name: &str) -> Result<i64> {
-        let text = self.ext.get(name).with_context(|| format!("no field {name} in {:?}", self.ext))?;
+        let text = self
+            .ext
+            .get(name)
+            .with_context(|| format!("no field {name} in {:?}", self.ext))?;
         text.parse().with_context(|| format!("{name} is {text}"))
     }
 
@@ -78,7 +81,12 @@ impl Native {
         let (read, write) = stream.into_split();
         let pending: Pending = Arc::new(Mutex::new(Some(HashMap::new())));
         let reader = tokio::spawn(read_answers(read, Arc::clone(&pending)));
-        Ok(Native { out: tokio::sync::Mutex::new(write), pending, opaque: AtomicI32::new(1), reader })
+        Ok(Native {
+            out: tokio::sync::Mutex::new(write),
+            pending,
+            opaque: AtomicI32::new(1),
+            reader,
+        })
     }
 
     /// Sends a request and waits for its answer, at most ten seconds.
@@ -99,7 +107,13 @@ impl Native {
 
     /// Sends a request that is not answered.
     pub async fn oneway(&self, code: i32, ext: Value, body: &[u8]) -> Result<()> {
-        let frame = frame(code, self.opaque.fetch_add(1, Ordering::Relaxed), 2, ext, body)?;
+        let frame = frame(
+            code,
+            self.opaque.fetch_add(1, Ordering::Relaxed),
+            2,
+            ext,
+            body,
+        )?;
         Ok(self.out.lock().await.write_all(&frame).await?)
     }
 
@@ -113,16 +127,31 @@ impl Native {
     pub async fn put_group(&self, group: &str, retries: u32) -> Result<()> {
         let body = json!({"groupName": group, "consumeEnable": true, "consumeFromMinEnable": true, "consumeBroadcastEnable": true,
             "retryQueueNums": 1, "retryMaxTimes": retries, "brokerId": 0, "whichBrokerWhenConsumeSlowly": 1});
-        self.call(PUT_GROUP, json!({}), body.to_string().as_bytes()).await?.expect(0).map(drop)
+        self.call(PUT_GROUP, json!({}), body.to_string().as_bytes())
+            .await?
+            .expect(0)
+            .map(drop)
     }
 
     /// Sends one message to a queue (-1: the broker chooses); the answer carries msgId, queueId, queueOffset.
-    pub async fn send(&self, topic: &str, queue: i32, body: &[u8], properties: &[(&str, &str)]) -> Result<Answer> {
-        self.call(SEND, send_header(topic, queue, properties), body).await
+    pub async fn send(
+        &self,
+        topic: &str,
+        queue: i32,
+        body: &[u8],
+        properties: &[(&str, &str)],
+    ) -> Result<Answer> {
+        self.call(SEND, send_header(topic, queue, properties), body)
+            .await
     }
 
     /// Sends a batch as a Java client does: one request, the messages one behind the other.
-    pub async fn send_batch(&self, topic: &str, queue: i32, messages: &[BatchItem<'_>]) -> Result<Answer> {
+    pub async fn send_batch(
+        &self,
+        topic: &str,
+        queue: i32,
+        messages: &[BatchItem<'_>],
+    ) -> Result<Answer> {
         let mut body = BytesMut::new();
         for (payload, properties) in messages {
             let properties = property_text(properties);
@@ -142,7 +171,11 @@ impl Native {
     /// All messages of a queue from an offset on, in order, and where the queue ends.
     pub async fn read_queue(&self, topic: &str, queue: i32) -> Result<(Vec<Record>, i64)> {
         let range = json!({"topic": topic, "queueId": queue});
-        let end = self.call(MAX_OFFSET, range, b"").await?.expect(0)?.number("offset")?;
+        let end = self
+            .call(MAX_OFFSET, range, b"")
+            .await?
+            .expect(0)?
+            .number("offset")?;
         let mut all: Vec<Record> = Vec::new();
         let mut at = 0;
         while at < end {
@@ -155,7 +188,10 @@ impl Native {
                 all.extend(records(answer.body)?);
             }
             if next <= at {
-                bail!("pull at {at} of {end} answered {} and goes on at {next}", answer.code);
+                bail!(
+                    "pull at {at} of {end} answered {} and goes on at {next}",
+                    answer.code
+                );
             }
             at = next;
         }
@@ -206,7 +242,8 @@ fn popped(broker: &str, group: &str, topic: &str, answer: &Answer) -> Result<Vec
     let mut starts: HashMap<(&str, &str), &str> = HashMap::new();
     for entry in field("startOffsetInfo").split(';') {
         let mut parts = entry.split(' ');
-        if let (Some(retry), Some(queue), Some(start)) = (parts.next(), parts.next(), parts.next()) {
+        if let (Some(retry), Some(queue), Some(start)) = (parts.next(), parts.next(), parts.next())
+        {
             starts.insert((retry, queue), start);
         }
     }
@@ -216,20 +253,34 @@ fn popped(broker: &str, group: &str, topic: &str, answer: &Answer) -> Result<Vec
             Some(check_point) => check_point.clone(),
             None => {
                 let queue = record.queue.to_string();
-                let start = starts.get(&("0", queue.as_str())).with_context(|| format!("no start of queue {queue}"))?;
-                let (pop, invisible, revive) = (field("popTime"), field("invisibleTime"), field("reviveQid"));
-                format!("{start} {pop} {invisible} {revive} 0 {broker} {queue} {}", record.offset)
+                let start = starts
+                    .get(&("0", queue.as_str()))
+                    .with_context(|| format!("no start of queue {queue}"))?;
+                let (pop, invisible, revive) =
+                    (field("popTime"), field("invisibleTime"), field("reviveQid"));
+                format!(
+                    "{start} {pop} {invisible} {revive} 0 {broker} {queue} {}",
+                    record.offset
+                )
             }
         };
         let parts: Vec<&str> = extra_info.split(' ').collect();
-        let &[_, _, _, _, retry, _, queue, offset] = parts.as_slice() else { bail!("extra info {extra_info:?}") };
+        let &[_, _, _, _, retry, _, queue, offset] = parts.as_slice() else {
+            bail!("extra info {extra_info:?}")
+        };
         let lease_topic = match retry {
             "0" => topic.to_owned(),
             "1" => format!("%RETRY%{group}_{topic}"),
             _ => format!("%RETRY%{group}+{topic}"),
         };
         let (lease_queue, lease_offset) = (queue.parse()?, offset.parse()?);
-        all.push(Popped { record, lease_topic, lease_queue, lease_offset, extra_info });
+        all.push(Popped {
+            record,
+            lease_topic,
+            lease_queue,
+            lease_offset,
+            extra_info,
+        });
     }
     Ok(all)
 }
@@ -239,9 +290,14 @@ fn send_header(topic: &str, queue: i32, properties: &[(&str, &str)]) -> Value {
         "i": property_text(properties), "j": 0, "k": "false", "m": "false"})
 }
 
-#[expect(clippy::disallowed_methods, reason = "the date of a request; nothing is measured by it")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the date of a request; nothing is measured by it"
+)]
 fn now_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or_default()
 }
 
@@ -249,12 +305,16 @@ fn now_ms() -> u64 {
 pub fn frame(code: i32, opaque: i32, flag: i32, ext: Value, body: &[u8]) -> Result<BytesMut> {
     // extension fields are text on the wire, whatever they mean
     let ext: Map<String, Value> = match ext {
-        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, text(value))).collect(),
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(name, value)| (name, text(value)))
+            .collect(),
         _ => Map::new(),
     };
-    let header = json!({"code": code, "extFields": ext, "flag": flag, "language": "JAVA", "opaque": opaque,
+    let header =
+        json!({"code": code, "extFields": ext, "flag": flag, "language": "JAVA", "opaque": opaque,
         "serializeTypeCurrentRPC": "JSON", "version": 493})
-    .to_string();
+        .to_string();
     let mut out = BytesMut::with_capacity(8 + header.len() + body.len());
     out.put_i32(i32::try_from(4 + header.len() + body.len())?);
     out.put_i32(i32::try_from(header.len())?);
@@ -276,7 +336,10 @@ async fn read_answers(mut read: OwnedReadHalf, pending: Pending) {
     let mut buffer = BytesMut::with_capacity(1 << 16);
     loop {
         while let Some((opaque, answer)) = take_answer(&mut buffer) {
-            let waiting = pending.lock().as_mut().and_then(|open| open.remove(&opaque));
+            let waiting = pending
+                .lock()
+                .as_mut()
+                .and_then(|open| open.remove(&opaque));
             if let Some(waiting) = waiting {
                 let _gone = waiting.send(answer);
             }
@@ -289,7 +352,12 @@ async fn read_answers(mut read: OwnedReadHalf, pending: Pending) {
 }
 
 fn take_answer(buffer: &mut BytesMut) -> Option<(i32, Answer)> {
-    let length = usize::try_from(buffer.first_chunk::<4>().map(|head| i32::from_be_bytes(*head))?).ok()?;
+    let length = usize::try_from(
+        buffer
+            .first_chunk::<4>()
+            .map(|head| i32::from_be_bytes(*head))?,
+    )
+    .ok()?;
     if buffer.len() < 4 + length {
         return None;
     }
@@ -298,9 +366,20 @@ fn take_answer(buffer: &mut BytesMut) -> Option<(i32, Answer)> {
     let header_length = usize::try_from(frame.get_i32() & 0x00FF_FFFF).ok()?;
     let header: Value = serde_json::from_slice(&frame.split_to(header_length)).ok()?;
     let ext = header["extFields"].as_object().cloned().unwrap_or_default();
-    let ext = ext.into_iter().filter_map(|(name, value)| Some((name, value.as_str()?.to_owned()))).collect();
+    let ext = ext
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value.as_str()?.to_owned())))
+        .collect();
     let code = i32::try_from(header["code"].as_i64()?).ok()?;
     let opaque = i32::try_from(header["opaque"].as_i64()?).ok()?;
     let remark = header["remark"].as_str().unwrap_or_default().to_owned();
-    Some((opaque, Answer { code, remark, ext, body: frame }))
+    Some((
+        opaque,
+        Answer {
+            code,
+            remark,
+            ext,
+            body: frame,
+        },
+    ))
 }

@@ -55,7 +55,14 @@ impl Gantry {
 
     /// `gantry up` on free loopback ports with its data under `dir`, and further arguments.
     pub fn up(dir: &Path, more: &[&str]) -> Result<Gantry> {
-        let mut args = vec!["--data", "data", "--http", "127.0.0.1:0", "--namesrv-listen", "127.0.0.1:0"];
+        let mut args = vec![
+            "--data",
+            "data",
+            "--http",
+            "127.0.0.1:0",
+            "--namesrv-listen",
+            "127.0.0.1:0",
+        ];
         args.extend(["--broker-listen", "127.0.0.1:0"]);
         args.extend(more);
         Gantry::start("up", &args, dir)
@@ -68,7 +75,10 @@ impl Gantry {
     pub fn addr(&self, role: &str) -> SocketAddr {
         match self.addrs.get(role) {
             Some(addr) => *addr,
-            None => panic!("{} told no address of {role}, only {:?}", self.command, self.addrs),
+            None => panic!(
+                "{} told no address of {role}, only {:?}",
+                self.command, self.addrs
+            ),
         }
     }
 
@@ -122,7 +132,10 @@ impl Gantry {
                 return Ok(status);
             }
             if Instant::now() >= end {
-                bail!("{} did not end within {STOP_LIMIT:?} of SIGTERM", self.command);
+                bail!(
+                    "{} did not end within {STOP_LIMIT:?} of SIGTERM",
+                    self.command
+                );
             }
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -138,7 +151,11 @@ impl Gantry {
         if self.alive() {
             bail!("{} still runs", self.command);
         }
-        for (flag, role) in [("--http", "gateway"), ("--namesrv-listen", "namesrv"), ("--broker-listen", "broker")] {
+        for (flag, role) in [
+            ("--http", "gateway"),
+            ("--namesrv-listen", "namesrv"),
+            ("--broker-listen", "broker"),
+        ] {
             self.pin(flag, role);
         }
         let own = self.command.clone();
@@ -146,7 +163,13 @@ impl Gantry {
         self.args.extend(more.iter().map(|arg| (*arg).to_owned()));
         self.starts += 1;
         self.printed = Arc::new(Mutex::new(Vec::new()));
-        self.child = spawn(&self.command, &self.args, &self.dir, self.starts, &self.printed)?;
+        self.child = spawn(
+            &self.command,
+            &self.args,
+            &self.dir,
+            self.starts,
+            &self.printed,
+        )?;
         self.wait_ready()
     }
 
@@ -168,11 +191,20 @@ impl Gantry {
                 return Ok(());
             }
             if let Some(status) = self.child.try_wait()? {
-                bail!("gantry {} {:?} ended with {status}:\n{}", self.command, self.args, self.logged());
+                bail!(
+                    "gantry {} {:?} ended with {status}:\n{}",
+                    self.command,
+                    self.args,
+                    self.logged()
+                );
             }
             if Instant::now() >= end {
                 let _gone = self.kill9();
-                bail!("gantry {} was not ready within {START_LIMIT:?}:\n{}", self.command, self.logged());
+                bail!(
+                    "gantry {} was not ready within {START_LIMIT:?}:\n{}",
+                    self.command,
+                    self.logged()
+                );
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -203,15 +235,27 @@ pub fn binary() -> Result<PathBuf> {
         return Ok(PathBuf::from(path));
     }
     let test = std::env::current_exe()?;
-    let folder = test.parent().and_then(Path::parent).context("a test binary lies in target/PROFILE/deps")?;
+    let folder = test
+        .parent()
+        .and_then(Path::parent)
+        .context("a test binary lies in target/PROFILE/deps")?;
     let path = folder.join("gantry");
     if !path.try_exists()? {
-        bail!("{} is missing: run `cargo build --bin gantry` first, or scripts/test", path.display());
+        bail!(
+            "{} is missing: run `cargo build --bin gantry` first, or scripts/test",
+            path.display()
+        );
     }
     Ok(path)
 }
 
-fn spawn(command: &str, args: &[String], dir: &Path, start: u32, printed: &Arc<Mutex<Vec<String>>>) -> Result<Child> {
+fn spawn(
+    command: &str,
+    args: &[String],
+    dir: &Path,
+    start: u32,
+    printed: &Arc<Mutex<Vec<String>>>,
+) -> Result<Child> {
     let log = File::create(log_path(dir, command, start))?;
     let mut child = Command::new(binary()?)
         .arg(command)
@@ -227,7 +271,10 @@ fn spawn(command: &str, args: &[String], dir: &Path, start: u32, printed: &Arc<M
     let stdout = child.stdout.take().context("stdout is piped")?;
     let printed = Arc::clone(printed);
     std::thread::spawn(move || {
-        for line in BufReader::new(stdout).lines().map_while(std::io::Result::ok) {
+        for line in BufReader::new(stdout)
+            .lines()
+            .map_while(std::io::Result::ok)
+        {
             printed.lock().push(line);
         }
     });
@@ -246,5 +293,8 @@ fn ready_path(dir: &Path, command: &str, start: u32) -> PathBuf {
 fn read_addresses(path: &Path) -> Option<BTreeMap<String, SocketAddr>> {
     let text = std::fs::read(path).ok()?;
     let roles: BTreeMap<String, String> = serde_json::from_slice(&text).ok()?;
-    roles.into_iter().map(|(role, addr)| Some((role, addr.parse().ok()?))).collect()
+    roles
+        .into_iter()
+        .map(|(role, addr)| Some((role, addr.parse().ok()?)))
+        .collect()
 }

@@ -53,14 +53,26 @@ fn record(mut from: Bytes) -> Result<Record> {
     from.try_get_i64()?; // prepared transaction
     let length = usize::try_from(from.try_get_i32()?)?;
     let body = take(&mut from, length)?;
-    let length = if magic == MAGIC_V1 { usize::from(from.try_get_u8()?) } else { usize::from(from.try_get_u16()?) };
+    let length = if magic == MAGIC_V1 {
+        usize::from(from.try_get_u8()?)
+    } else {
+        usize::from(from.try_get_u16()?)
+    };
     let topic = String::from_utf8(take(&mut from, length)?.to_vec())?;
     let length = usize::from(from.try_get_u16()?);
     let properties = properties(std::str::from_utf8(&take(&mut from, length)?)?);
     if !from.is_empty() {
         bail!("{} bytes after the properties", from.len());
     }
-    Ok(Record { topic, queue, offset, reconsume_times, stored_ms, body, properties })
+    Ok(Record {
+        topic,
+        queue,
+        offset,
+        reconsume_times,
+        stored_ms,
+        body,
+        properties,
+    })
 }
 
 fn host_bytes(v6: bool) -> usize {
@@ -75,11 +87,18 @@ fn take(from: &mut Bytes, length: usize) -> Result<Bytes> {
 }
 
 fn properties(text: &str) -> BTreeMap<String, String> {
-    let pairs = text.split('\u{2}').filter_map(|item| item.split_once('\u{1}'));
-    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    let pairs = text
+        .split('\u{2}')
+        .filter_map(|item| item.split_once('\u{1}'));
+    pairs
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
 }
 
 /// The property string of a send: `name 0x01 value 0x02` for each.
 pub fn property_text(properties: &[(&str, &str)]) -> String {
-    properties.iter().map(|(name, value)| format!("{name}\u{1}{value}\u{2}")).collect()
+    properties
+        .iter()
+        .map(|(name, value)| format!("{name}\u{1}{value}\u{2}"))
+        .collect()
 }

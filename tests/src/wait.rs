@@ -15,7 +15,11 @@ pub const SLOW: Duration = Duration::from_secs(300);
 /// # Panics
 /// When the limit is reached.
 pub fn within<F: Future<Output = ()>>(limit: Duration, body: F) {
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(cause) => panic!("no runtime: {cause}"),
     };

@@ -25,14 +25,26 @@ impl Socket {
     /// Connects, checks the selected subprotocol and awaits `welcome`.
     pub async fn open(gateway: SocketAddr) -> Result<(Socket, Value)> {
         let mut request = format!("ws://{gateway}/v1/ws").into_client_request()?;
-        request.headers_mut().insert("sec-websocket-protocol", HeaderValue::from_static("mq.v1.json"));
+        request.headers_mut().insert(
+            "sec-websocket-protocol",
+            HeaderValue::from_static("mq.v1.json"),
+        );
         let (stream, answer) = tokio_tungstenite::connect_async(request).await?;
-        let selected = answer.headers().get("sec-websocket-protocol").and_then(|value| value.to_str().ok());
+        let selected = answer
+            .headers()
+            .get("sec-websocket-protocol")
+            .and_then(|value| value.to_str().ok());
         if selected != Some("mq.v1.json") {
             bail!("selected {selected:?}");
         }
-        let mut socket = Socket { stream, kept: VecDeque::new() };
-        let welcome = socket.next(Duration::from_secs(5)).await?.context("no welcome")?;
+        let mut socket = Socket {
+            stream,
+            kept: VecDeque::new(),
+        };
+        let welcome = socket
+            .next(Duration::from_secs(5))
+            .await?
+            .context("no welcome")?;
         if welcome["op"] != "welcome" {
             bail!("first frame is {welcome}");
         }
@@ -86,7 +98,10 @@ impl Socket {
         let end = Instant::now() + Duration::from_secs(15);
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            let frame = self.read_or_kept(left).await?.with_context(|| format!("no answer to {id}"))?;
+            let frame = self
+                .read_or_kept(left)
+                .await?
+                .with_context(|| format!("no answer to {id}"))?;
             if frame["id"] == json!(id) {
                 pushes.append(&mut self.kept);
                 self.kept = pushes;

@@ -34,26 +34,42 @@ async fn poke(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let _written = timeout(Duration::from_secs(5), stream.write_all(bytes)).await;
     let mut answer = Vec::new();
     let mut part = [0; 4096];
-    while let Ok(Ok(read @ 1..)) = timeout(Duration::from_millis(500), stream.read(&mut part)).await {
+    while let Ok(Ok(read @ 1..)) = timeout(Duration::from_millis(500), stream.read(&mut part)).await
+    {
         answer.extend_from_slice(&part[..read]);
     }
     answer
 }
 
 async fn still_serves(gantry: &mut Gantry) {
-    assert!(gantry.alive(), "the process has ended:\n{}", gantry.logged());
+    assert!(
+        gantry.alive(),
+        "the process has ended:\n{}",
+        gantry.logged()
+    );
     let logged = gantry.logged();
     assert!(!logged.contains("panicked"), "{logged}");
     let rest = Rest::new(gantry.addr("gateway"));
     rest.send("alive", &json!({"text": "x"})).await.expect(201);
     let client = Native::connect(gantry.addr("broker")).await.unwrap();
-    client.send("alive", 0, b"x", &[]).await.unwrap().expect(0).unwrap();
+    client
+        .send("alive", 0, b"x", &[])
+        .await
+        .unwrap()
+        .expect(0)
+        .unwrap();
     let route = Native::connect(gantry.addr("namesrv")).await.unwrap();
-    route.call(105, json!({"topic": "alive"}), b"").await.unwrap().expect(0).unwrap();
+    route
+        .call(105, json!({"topic": "alive"}), b"")
+        .await
+        .unwrap()
+        .expect(0)
+        .unwrap();
 }
 
 fn broken_frames() -> Vec<Vec<u8>> {
-    let header = br#"{"code":310,"extFields":{},"flag":0,"language":"JAVA","opaque":1,"version":493}"#;
+    let header =
+        br#"{"code":310,"extFields":{},"flag":0,"language":"JAVA","opaque":1,"version":493}"#;
     let with_lengths = |total: i32, header_length: i32, rest: &[u8]| {
         let mut bytes = total.to_be_bytes().to_vec();
         bytes.extend(header_length.to_be_bytes());
@@ -83,7 +99,11 @@ fn broken_frames() -> Vec<Vec<u8>> {
     ];
     for _ in 0..30 {
         let length = 1 + dice.roll(300);
-        all.push((0..length).map(|_| u8::try_from(dice.roll(256)).unwrap()).collect());
+        all.push(
+            (0..length)
+                .map(|_| u8::try_from(dice.roll(256)).unwrap())
+                .collect(),
+        );
     }
     all
 }
@@ -106,9 +126,10 @@ fn junk_bytes_close_the_connection_and_nothing_else() {
 }
 
 const CODES: [i32; 62] = [
-    10, 11, 12, 13, 14, 15, 17, 18, 21, 25, 26, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 41, 42, 43, 45, 61, 100,
-    101, 103, 104, 105, 106, 200, 201, 202, 203, 204, 206, 207, 208, 215, 216, 222, 300, 310, 317, 320, 343, 351, 352,
-    400, 200_050, 200_051, 200_053, 200_054, 200_151, 900_001, 900_003, 900_005, 900_010, -7,
+    10, 11, 12, 13, 14, 15, 17, 18, 21, 25, 26, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 41, 42,
+    43, 45, 61, 100, 101, 103, 104, 105, 106, 200, 201, 202, 203, 204, 206, 207, 208, 215, 216,
+    222, 300, 310, 317, 320, 343, 351, 352, 400, 200_050, 200_051, 200_053, 200_054, 200_151,
+    900_001, 900_003, 900_005, 900_010, -7,
 ];
 
 const FIELDS: [&str; 44] = [
@@ -218,8 +239,14 @@ fn absurd_requests_are_answered_or_refused() {
                         ext.insert((*dice.pick(&FIELDS)).to_owned(), value);
                     }
                     let flag = i32::try_from(dice.roll(4)).unwrap();
-                    let bytes = frame(*dice.pick(&CODES), 1, flag, Value::Object(ext), bodies[dice.roll(bodies.len())])
-                        .unwrap();
+                    let bytes = frame(
+                        *dice.pick(&CODES),
+                        1,
+                        flag,
+                        Value::Object(ext),
+                        bodies[dice.roll(bodies.len())],
+                    )
+                    .unwrap();
                     if stream.write_all(&bytes).await.is_err() {
                         break;
                     }
@@ -243,8 +270,11 @@ fn silent_and_dripping_connections_hold_up_nobody() {
             for index in 0..200 {
                 let mut stream = TcpStream::connect(gantry.addr(role)).await.unwrap();
                 if index % 2 == 0 {
-                    let half =
-                        if role == "gateway" { &b"POST /v1/ns/default/topics/t/mess"[..] } else { &[0, 0, 1][..] };
+                    let half = if role == "gateway" {
+                        &b"POST /v1/ns/default/topics/t/mess"[..]
+                    } else {
+                        &[0, 0, 1][..]
+                    };
                     stream.write_all(half).await.unwrap();
                 }
                 held.push(stream);
@@ -269,17 +299,77 @@ fn wrong_rest_requests_are_problems_and_store_nothing() {
             (Method::POST, messages, "{".into(), 400, "invalid_json"),
             (Method::POST, messages, "[]".into(), 400, "invalid_field"),
             (Method::POST, messages, "null".into(), 400, "invalid_field"),
-            (Method::POST, messages, r#"{"text":"a","text":"b"}"#.into(), 400, "invalid_json"),
-            (Method::POST, messages, r#"{"text":5}"#.into(), 400, "invalid_field"),
-            (Method::POST, messages, r#"{"base64":"!!"}"#.into(), 400, "invalid_field"),
-            (Method::POST, messages, r#"{"text":"\ud800"}"#.into(), 400, "invalid_json"),
+            (
+                Method::POST,
+                messages,
+                r#"{"text":"a","text":"b"}"#.into(),
+                400,
+                "invalid_json",
+            ),
+            (
+                Method::POST,
+                messages,
+                r#"{"text":5}"#.into(),
+                400,
+                "invalid_field",
+            ),
+            (
+                Method::POST,
+                messages,
+                r#"{"base64":"!!"}"#.into(),
+                400,
+                "invalid_field",
+            ),
+            (
+                Method::POST,
+                messages,
+                r#"{"text":"\ud800"}"#.into(),
+                400,
+                "invalid_json",
+            ),
             (Method::POST, messages, deep, 400, "invalid_json"),
-            (Method::POST, messages, r#"{"text":"x","tag":"a|b"}"#.into(), 400, "invalid_tag"),
-            (Method::POST, messages, r#"{"text":"x","keys":["a b"]}"#.into(), 400, "invalid_key"),
-            (Method::POST, messages, r#"{"text":"x","properties":{"TAGS":"y"}}"#.into(), 400, "reserved_property"),
-            (Method::POST, messages, r#"{"text":"x","properties":{"__x":"y"}}"#.into(), 400, "reserved_property"),
-            (Method::POST, messages, r#"{"text":"x","properties":{"9":"y"}}"#.into(), 400, "invalid_field"),
-            (Method::POST, messages, r#"{"text":"x","durability":"eventually"}"#.into(), 400, "invalid_field"),
+            (
+                Method::POST,
+                messages,
+                r#"{"text":"x","tag":"a|b"}"#.into(),
+                400,
+                "invalid_tag",
+            ),
+            (
+                Method::POST,
+                messages,
+                r#"{"text":"x","keys":["a b"]}"#.into(),
+                400,
+                "invalid_key",
+            ),
+            (
+                Method::POST,
+                messages,
+                r#"{"text":"x","properties":{"TAGS":"y"}}"#.into(),
+                400,
+                "reserved_property",
+            ),
+            (
+                Method::POST,
+                messages,
+                r#"{"text":"x","properties":{"__x":"y"}}"#.into(),
+                400,
+                "reserved_property",
+            ),
+            (
+                Method::POST,
+                messages,
+                r#"{"text":"x","properties":{"9":"y"}}"#.into(),
+                400,
+                "invalid_field",
+            ),
+            (
+                Method::POST,
+                messages,
+                r#"{"text":"x","durability":"eventually"}"#.into(),
+                400,
+                "invalid_field",
+            ),
             (
                 Method::POST,
                 "/v1/ns/default/topics/strict/messages?mod=oneway",
@@ -294,13 +384,55 @@ fn wrong_rest_requests_are_problems_and_store_nothing() {
                 400,
                 "batch_empty",
             ),
-            (Method::POST, "/v1/ns/default/groups/g/receive?wait=20", "".into(), 400, "invalid_duration"),
-            (Method::POST, "/v1/ns/default/groups/g/receive?invisibleFor=13h", "".into(), 400, "invalid_invisible_for"),
-            (Method::POST, "/v1/ns/default/groups/g/receive?max=0", "".into(), 400, "invalid_max"),
-            (Method::POST, "/v1/ns/default/groups/g/ack", r#"{"receipts":[]}"#.into(), 400, "batch_empty"),
-            (Method::GET, "/v1/nowhere", "".into(), 404, "route_not_found"),
-            (Method::PATCH, messages, "{}".into(), 405, "method_not_allowed"),
-            (Method::POST, "/v1/ns/Bad_NS/topics/strict/messages", r#"{"text":"x"}"#.into(), 400, "invalid_name"),
+            (
+                Method::POST,
+                "/v1/ns/default/groups/g/receive?wait=20",
+                "".into(),
+                400,
+                "invalid_duration",
+            ),
+            (
+                Method::POST,
+                "/v1/ns/default/groups/g/receive?invisibleFor=13h",
+                "".into(),
+                400,
+                "invalid_invisible_for",
+            ),
+            (
+                Method::POST,
+                "/v1/ns/default/groups/g/receive?max=0",
+                "".into(),
+                400,
+                "invalid_max",
+            ),
+            (
+                Method::POST,
+                "/v1/ns/default/groups/g/ack",
+                r#"{"receipts":[]}"#.into(),
+                400,
+                "batch_empty",
+            ),
+            (
+                Method::GET,
+                "/v1/nowhere",
+                "".into(),
+                404,
+                "route_not_found",
+            ),
+            (
+                Method::PATCH,
+                messages,
+                "{}".into(),
+                405,
+                "method_not_allowed",
+            ),
+            (
+                Method::POST,
+                "/v1/ns/Bad_NS/topics/strict/messages",
+                r#"{"text":"x"}"#.into(),
+                400,
+                "invalid_name",
+            ),
         ];
         let mut wrong = Vec::new();
         for (method, path, body, status, code) in cases {
@@ -308,20 +440,42 @@ fn wrong_rest_requests_are_problems_and_store_nothing() {
             let answer = rest.must(method, path, body).await;
             let problem = answer.header("content-type") == Some("application/problem+json");
             if (answer.status, answer.code().as_str(), problem) != (status, code, true) {
-                wrong.push(format!("{shown}: expected {status} {code}, saw {} {:?}", answer.status, answer.body));
+                wrong.push(format!(
+                    "{shown}: expected {status} {code}, saw {} {:?}",
+                    answer.status, answer.body
+                ));
             }
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-        let stored = rest.receive("reader", "topic=strict&wait=0s").await.expect(200);
+        let stored = rest
+            .receive("reader", "topic=strict&wait=0s")
+            .await
+            .expect(200);
         assert!(stored.messages().is_empty(), "{:?}", stored.body);
 
-        let large =
-            rest.call(Method::POST, messages, &[("content-type", "text/plain")], r#"{"text":"x"}"#).await.unwrap();
-        assert_eq!((large.status, large.code().as_str()), (415, "unsupported_media_type"));
+        let large = rest
+            .call(
+                Method::POST,
+                messages,
+                &[("content-type", "text/plain")],
+                r#"{"text":"x"}"#,
+            )
+            .await
+            .unwrap();
+        assert_eq!(
+            (large.status, large.code().as_str()),
+            (415, "unsupported_media_type")
+        );
         let body = json!({"text": "x".repeat(4 << 20), "tag": "t"}).to_string();
         rest.must(Method::POST, messages, body).await.expect(201);
         let body = json!({"text": "x".repeat((4 << 20) + 1)}).to_string();
-        assert_eq!(rest.must(Method::POST, messages, body).await.expect(413).code(), "message_too_large");
+        assert_eq!(
+            rest.must(Method::POST, messages, body)
+                .await
+                .expect(413)
+                .code(),
+            "message_too_large"
+        );
         still_serves(&mut gantry).await;
     });
 }
@@ -335,7 +489,9 @@ fn loopback_rules_hold() {
         let rest = Rest::new(gantry.addr("gateway"));
         let port = rest.addr().port();
         let with = async |name: &str, value: &str| {
-            rest.call(Method::GET, "/v1/ns/default/topics", &[(name, value)], "").await.unwrap()
+            rest.call(Method::GET, "/v1/ns/default/topics", &[(name, value)], "")
+                .await
+                .unwrap()
         };
         for (name, value) in [
             ("host", "evil.example"),
@@ -344,14 +500,26 @@ fn loopback_rules_hold() {
             ("via", "1.1 proxy"),
         ] {
             let answer = with(name, value).await;
-            assert_eq!((answer.status, answer.code().as_str()), (403, "forbidden"), "{name}: {value}");
+            assert_eq!(
+                (answer.status, answer.code().as_str()),
+                (403, "forbidden"),
+                "{name}: {value}"
+            );
         }
         let foreign = with("origin", "http://evil.example").await;
-        assert_eq!((foreign.status, foreign.code().as_str()), (403, "origin_not_allowed"));
+        assert_eq!(
+            (foreign.status, foreign.code().as_str()),
+            (403, "origin_not_allowed")
+        );
         let allowed = with("origin", "http://localhost:3000").await.expect(200);
-        assert_eq!(allowed.header("access-control-allow-origin"), Some("http://localhost:3000"));
+        assert_eq!(
+            allowed.header("access-control-allow-origin"),
+            Some("http://localhost:3000")
+        );
         with("host", &format!("localhost:{port}")).await.expect(200);
-        eventually(Duration::from_secs(5), "health", async || (rest.get("/healthz").await.status == 200).then_some(()))
-            .await;
+        eventually(Duration::from_secs(5), "health", async || {
+            (rest.get("/healthz").await.status == 200).then_some(())
+        })
+        .await;
     });
 }

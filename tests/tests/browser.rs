@@ -18,7 +18,10 @@ fn folder() -> PathBuf {
 /// What is missing to run a browser, if anything is.
 async fn missing() -> Option<String> {
     let chromium = std::env::var("CHROMIUM").unwrap_or_else(|_| "/usr/bin/chromium".to_owned());
-    for (program, remedy) in [(chromium.as_str(), "apt-get install chromium"), ("node", "apt-get install nodejs")] {
+    for (program, remedy) in [
+        (chromium.as_str(), "apt-get install chromium"),
+        ("node", "apt-get install nodejs"),
+    ] {
         let answer = Command::new(program).arg("--version").output().await;
         if !answer.is_ok_and(|output| output.status.success()) {
             return Some(format!("{program} does not run ({remedy})"));
@@ -83,7 +86,9 @@ async fn a_page_of_ten_lines_receives_and_acks() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let path = dir.path().to_owned();
     let allowed = origin.clone();
-    let gantry = tokio::task::spawn_blocking(move || Gantry::up(&path, &["--allow-origin", &allowed])).await??;
+    let gantry =
+        tokio::task::spawn_blocking(move || Gantry::up(&path, &["--allow-origin", &allowed]))
+            .await??;
     let run = Command::new("node")
         .arg("run.mjs")
         .args(["--gateway", &format!("http://{}", gantry.addr("gateway"))])
@@ -91,11 +96,24 @@ async fn a_page_of_ten_lines_receives_and_acks() -> Result<()> {
         .current_dir(folder())
         .kill_on_drop(true)
         .output();
-    let output = tokio::time::timeout(BROWSER_LIMIT, run).await.context("the browser run took too long")??;
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let output = tokio::time::timeout(BROWSER_LIMIT, run)
+        .await
+        .context("the browser run took too long")??;
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
     println!("{out}");
-    assert!(output.status.success(), "run.mjs: {}\n{out}\n{err}", output.status);
-    assert_eq!(out.matches("\nok ").count() + usize::from(out.starts_with("ok ")), 3, "{out}\n{err}");
+    assert!(
+        output.status.success(),
+        "run.mjs: {}\n{out}\n{err}",
+        output.status
+    );
+    assert_eq!(
+        out.matches("\nok ").count() + usize::from(out.starts_with("ok ")),
+        3,
+        "{out}\n{err}"
+    );
     server.abort();
     Ok(())
 }

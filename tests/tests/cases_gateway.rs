@@ -18,7 +18,14 @@ fn any_gateway_settles_what_another_delivered() {
         let dir = tempfile::tempdir().unwrap();
         let namesrv = Gantry::start("namesrv", &["--listen", "127.0.0.1:0"], dir.path()).unwrap();
         let names = namesrv.addr("namesrv").to_string();
-        let args = ["--data", "broker", "--listen", "127.0.0.1:0", "--namesrv", &names];
+        let args = [
+            "--data",
+            "broker",
+            "--listen",
+            "127.0.0.1:0",
+            "--namesrv",
+            &names,
+        ];
         let _broker = Gantry::start("broker", &args, dir.path()).unwrap();
         let database = format!("sqlite://{}/gateways.db", dir.path().display());
         let mut gateways = Vec::new();
@@ -38,37 +45,85 @@ fn any_gateway_settles_what_another_delivered() {
             ];
             gateways.push(Gantry::start("gateway", &args, &own).unwrap());
         }
-        let rest: Vec<Rest> = gateways.iter().map(|gateway| Rest::new(gateway.addr("gateway"))).collect();
-        let [a, b, c] = rest.as_slice() else { unreachable!() };
+        let rest: Vec<Rest> = gateways
+            .iter()
+            .map(|gateway| Rest::new(gateway.addr("gateway")))
+            .collect();
+        let [a, b, c] = rest.as_slice() else {
+            unreachable!()
+        };
         a.put_topic("shared", json!({})).await.expect(201);
-        a.put_group("g", json!({"invisibleFor": "5s"})).await.expect(201);
-        b.subscribe("g", "shared", json!({"initialPosition": "earliest"})).await.expect(201);
+        a.put_group("g", json!({"invisibleFor": "5s"}))
+            .await
+            .expect(201);
+        b.subscribe("g", "shared", json!({"initialPosition": "earliest"}))
+            .await
+            .expect(201);
         for number in 0..3 {
             c.send("shared", &json!({"json": number})).await.expect(201);
         }
         let mut got = Vec::new();
         while got.len() < 3 {
-            let more = a.receive("g", "topic=shared&wait=5s").await.expect(200).messages();
+            let more = a
+                .receive("g", "topic=shared&wait=5s")
+                .await
+                .expect(200)
+                .messages();
             assert!(!more.is_empty(), "only {} came", got.len());
             got.extend(more);
         }
         let receipts: Vec<&str> = got.iter().map(|message| text(message, "receipt")).collect();
-        assert_eq!(status(&b.ack("g", &receipts[..1]).await.expect(200)), "acked");
+        assert_eq!(
+            status(&b.ack("g", &receipts[..1]).await.expect(200)),
+            "acked"
+        );
         gateways[0].kill9().unwrap();
-        let extended = c.settle("g", "extend", &receipts[1..2], json!({"invisibleFor": "10s"})).await.expect(200);
+        let extended = c
+            .settle(
+                "g",
+                "extend",
+                &receipts[1..2],
+                json!({"invisibleFor": "10s"}),
+            )
+            .await
+            .expect(200);
         assert_eq!(status(&extended), "extended");
-        assert_eq!(status(&b.settle("g", "nack", &receipts[2..], json!({"delay": "1s"})).await.expect(200)), "nacked");
-        assert_eq!(status(&b.ack("g", &receipts[1..2]).await.expect(200)), "acked");
+        assert_eq!(
+            status(
+                &b.settle("g", "nack", &receipts[2..], json!({"delay": "1s"}))
+                    .await
+                    .expect(200)
+            ),
+            "nacked"
+        );
+        assert_eq!(
+            status(&b.ack("g", &receipts[1..2]).await.expect(200)),
+            "acked"
+        );
 
-        let again = c.receive("g", "topic=shared&wait=5s").await.expect(200).messages();
+        let again = c
+            .receive("g", "topic=shared&wait=5s")
+            .await
+            .expect(200)
+            .messages();
         assert_eq!(again.len(), 1);
-        assert_eq!((&again[0]["messageId"], &again[0]["attempt"]), (&got[2]["messageId"], &json!(2)));
-        assert_eq!(status(&b.ack("g", &[text(&again[0], "receipt")]).await.expect(200)), "acked");
+        assert_eq!(
+            (&again[0]["messageId"], &again[0]["attempt"]),
+            (&got[2]["messageId"], &json!(2))
+        );
+        assert_eq!(
+            status(&b.ack("g", &[text(&again[0], "receipt")]).await.expect(200)),
+            "acked"
+        );
 
         // longer than the lease and the refresh of routes: there is nothing to make anew
         sleep(Duration::from_secs(12)).await;
         b.send("shared", &json!({"json": "late"})).await.expect(201);
-        let late = c.receive("g", "topic=shared&wait=5s").await.expect(200).messages();
+        let late = c
+            .receive("g", "topic=shared&wait=5s")
+            .await
+            .expect(200)
+            .messages();
         assert_eq!(late.len(), 1);
         assert_eq!(late[0]["json"], "late");
     });
@@ -80,8 +135,16 @@ fn status(answer: &Answer) -> String {
 
 #[track_caller]
 fn refused(answer: &Answer) -> String {
-    assert!((400..500).contains(&answer.status), "answered {} {:?}", answer.status, answer.body);
-    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    assert!(
+        (400..500).contains(&answer.status),
+        "answered {} {:?}",
+        answer.status,
+        answer.body
+    );
+    assert_eq!(
+        answer.header("content-type"),
+        Some("application/problem+json")
+    );
     answer.code()
 }
 
@@ -94,30 +157,62 @@ fn what_does_not_exist_is_refused_and_kills_nothing() {
         let pid = gantry.pid();
         let rest = Rest::new(gantry.addr("gateway"));
 
-        assert_eq!(refused(&rest.receive("nobody", "wait=0s").await), "group_not_found");
+        assert_eq!(
+            refused(&rest.receive("nobody", "wait=0s").await),
+            "group_not_found"
+        );
         rest.put_group("g", json!({})).await.expect(201);
         rest.put_topic("gone", json!({})).await.expect(201);
         rest.subscribe("g", "gone", json!({})).await.expect(201);
-        rest.delete("/v1/ns/default/topics/gone?force=true").await.expect(204);
+        rest.delete("/v1/ns/default/topics/gone?force=true")
+            .await
+            .expect(204);
         let deleted = rest.receive("g", "wait=0s").await;
-        assert!(deleted.status == 404 || deleted.status == 200 && deleted.messages().is_empty(), "{deleted:?}");
-        assert_eq!(refused(&rest.put_topic("empty", json!({"queues": 0})).await), "invalid_field");
+        assert!(
+            deleted.status == 404 || deleted.status == 200 && deleted.messages().is_empty(),
+            "{deleted:?}"
+        );
+        assert_eq!(
+            refused(&rest.put_topic("empty", json!({"queues": 0})).await),
+            "invalid_field"
+        );
         // a native client may try to make one without queues; whatever becomes of it, a poll of it is harmless
         let client = Native::connect(gantry.addr("broker")).await.unwrap();
         let _made = client.put_topic("none", 0).await;
         let none = rest.receive("g", "topic=none&wait=0s").await;
         assert!(none.status < 500, "{none:?}");
 
-        for receipt in ["mqr_", "mqr_AAAA", "x", "%00%FF%0A", "mqr_%F0%9F%98%80", "..%2F.."] {
+        for receipt in [
+            "mqr_",
+            "mqr_AAAA",
+            "x",
+            "%00%FF%0A",
+            "mqr_%F0%9F%98%80",
+            "..%2F..",
+        ] {
             let path = format!("/v1/ns/default/groups/g/ack?receipt={receipt}");
-            assert_eq!(refused(&rest.must(Method::POST, &path, "").await), "receipt_invalid", "{receipt}");
+            assert_eq!(
+                refused(&rest.must(Method::POST, &path, "").await),
+                "receipt_invalid",
+                "{receipt}"
+            );
         }
-        let random: String = (0..400u32).map(|n| char::from(b'A' + u8::try_from(n * n * 31 % 26).unwrap())).collect();
-        assert_eq!(refused(&rest.ack("g", &[&format!("mqr_{random}")]).await), "receipt_invalid");
+        let random: String = (0..400u32)
+            .map(|n| char::from(b'A' + u8::try_from(n * n * 31 % 26).unwrap()))
+            .collect();
+        assert_eq!(
+            refused(&rest.ack("g", &[&format!("mqr_{random}")]).await),
+            "receipt_invalid"
+        );
         let huge = format!("mqr_{}", "A".repeat(2 << 20));
         refused(&rest.ack("g", &[&huge]).await);
         let in_url = rest
-            .call(Method::POST, &format!("/v1/ns/default/groups/g/ack?receipt={}", "A".repeat(20_000)), &[], "")
+            .call(
+                Method::POST,
+                &format!("/v1/ns/default/groups/g/ack?receipt={}", "A".repeat(20_000)),
+                &[],
+                "",
+            )
             .await;
         if let Ok(answer) = in_url {
             assert_eq!(answer.status, 414);
@@ -147,7 +242,14 @@ fn names() -> Vec<(String, bool)> {
         "%25DLQ%25x",
     ];
     let mut all: Vec<(String, bool)> = odd.map(|name| (name.to_owned(), false)).to_vec();
-    for (length, good) in [(1, true), (89, true), (90, true), (91, false), (255, false), (256, false)] {
+    for (length, good) in [
+        (1, true),
+        (89, true),
+        (90, true),
+        (91, false),
+        (255, false),
+        (256, false),
+    ] {
         all.push(("a".repeat(length), good));
     }
     all
@@ -166,7 +268,9 @@ fn a_topic_name_is_refused_or_usable_from_end_to_end() {
             if !good {
                 let codes = [refused(&made), refused(&sent)];
                 assert!(
-                    codes.iter().all(|code| code == "invalid_name" || code == "system_resource"),
+                    codes
+                        .iter()
+                        .all(|code| code == "invalid_name" || code == "system_resource"),
                     "{name}: {codes:?}"
                 );
                 continue;
@@ -174,19 +278,45 @@ fn a_topic_name_is_refused_or_usable_from_end_to_end() {
             made.expect(201);
             sent.expect(201);
             let group = format!("g{}", name.len());
-            let got = rest.receive(&group, &format!("topic={name}&wait=5s")).await.expect(200).messages();
+            let got = rest
+                .receive(&group, &format!("topic={name}&wait=5s"))
+                .await
+                .expect(200)
+                .messages();
             assert_eq!(got.len(), 1, "{name}");
             assert_eq!(got[0]["topic"], json!(name));
-            rest.ack(&group, &[text(&got[0], "receipt")]).await.expect(200);
-            rest.get(&format!("/v1/ns/default/topics/{name}")).await.expect(200);
-            rest.delete(&format!("/v1/ns/default/topics/{name}?force=true")).await.expect(204);
-            rest.get(&format!("/v1/ns/default/topics/{name}")).await.expect(404);
+            rest.ack(&group, &[text(&got[0], "receipt")])
+                .await
+                .expect(200);
+            rest.get(&format!("/v1/ns/default/topics/{name}"))
+                .await
+                .expect(200);
+            rest.delete(&format!("/v1/ns/default/topics/{name}?force=true"))
+                .await
+                .expect(204);
+            rest.get(&format!("/v1/ns/default/topics/{name}"))
+                .await
+                .expect(404);
         }
-        for name in ["a%00b", "a%0A", "a%2Fb", "%25RETRY%25x", "%E4%B8%AD", &"a".repeat(81)] {
+        for name in [
+            "a%00b",
+            "a%0A",
+            "a%2Fb",
+            "%25RETRY%25x",
+            "%E4%B8%AD",
+            &"a".repeat(81),
+        ] {
             let code = refused(&rest.put_group(name, json!({})).await);
-            assert!(code == "invalid_name" || code == "system_resource", "{name}: {code}");
+            assert!(
+                code == "invalid_name" || code == "system_resource",
+                "{name}: {code}"
+            );
         }
         let listed = rest.get("/v1/ns/default/topics").await.expect(200).json();
-        assert_eq!(listed["items"], Value::Array(Vec::new()), "nothing odd was made: {listed}");
+        assert_eq!(
+            listed["items"],
+            Value::Array(Vec::new()),
+            "nothing odd was made: {listed}"
+        );
     });
 }

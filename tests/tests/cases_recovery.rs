@@ -32,7 +32,12 @@ async fn send_across_a_roll(
     let mut rolled = None;
     loop {
         let body = format!("{number}:{}", "x".repeat(1000));
-        let answer = client.send("numbered", 0, body.as_bytes(), &[]).await.unwrap().expect(0).unwrap();
+        let answer = client
+            .send("numbered", 0, body.as_bytes(), &[])
+            .await
+            .unwrap()
+            .expect(0)
+            .unwrap();
         answered.insert(number, answer.number("queueOffset").unwrap());
         number += 1;
         let now = physical_offset(&answer.ext["msgId"]) / SEGMENT;
@@ -52,24 +57,49 @@ async fn send_across_a_roll(
 #[test]
 fn messages_before_a_roll_survive_a_kill_just_after_it() {
     within(SLOW, async {
-        let rounds = std::env::var("GANTRY_ROUNDS").map_or(4, |rounds| rounds.parse::<u32>().unwrap());
+        let rounds =
+            std::env::var("GANTRY_ROUNDS").map_or(4, |rounds| rounds.parse::<u32>().unwrap());
         let dir = tempfile::tempdir().unwrap();
-        let mut gantry = Gantry::up(dir.path(), &["--segment-size", "1MiB", "--flush-mode", "sync"]).unwrap();
+        let mut gantry = Gantry::up(
+            dir.path(),
+            &["--segment-size", "1MiB", "--flush-mode", "sync"],
+        )
+        .unwrap();
         let broker = gantry.addr("broker");
-        Native::connect(broker).await.unwrap().put_topic("numbered", 1).await.unwrap();
+        Native::connect(broker)
+            .await
+            .unwrap()
+            .put_topic("numbered", 1)
+            .await
+            .unwrap();
         let mut answered = BTreeMap::new();
         let mut next = 0;
         for round in 0..rounds {
             let beyond = Duration::from_millis(u64::from(round * 17 % 50));
             next = send_across_a_roll(&mut gantry, broker, next, beyond, &mut answered).await;
             gantry.start_again().unwrap();
-            let (records, end) = Native::connect(broker).await.unwrap().read_queue("numbered", 0).await.unwrap();
-            assert_eq!(i64::try_from(records.len()).unwrap(), end, "round {round}: every queue entry has its message");
-            let found: BTreeMap<u64, i64> =
-                records.iter().map(|record| (number(&record.body), record.offset)).collect();
+            let (records, end) = Native::connect(broker)
+                .await
+                .unwrap()
+                .read_queue("numbered", 0)
+                .await
+                .unwrap();
+            assert_eq!(
+                i64::try_from(records.len()).unwrap(),
+                end,
+                "round {round}: every queue entry has its message"
+            );
+            let found: BTreeMap<u64, i64> = records
+                .iter()
+                .map(|record| (number(&record.body), record.offset))
+                .collect();
             assert_eq!(found.len(), records.len(), "round {round}: none twice");
             for (number, offset) in &answered {
-                assert_eq!(found.get(number), Some(offset), "round {round}: number {number}");
+                assert_eq!(
+                    found.get(number),
+                    Some(offset),
+                    "round {round}: number {number}"
+                );
             }
         }
 
@@ -77,11 +107,23 @@ fn messages_before_a_roll_survive_a_kill_just_after_it() {
         let rest = Rest::new(gantry.addr("gateway"));
         let mut polled: Vec<u64> = Vec::new();
         while polled.len() < answered.len() {
-            let got = rest.receive("g", "topic=numbered&max=256&wait=5s&bodyFormat=text").await.expect(200).messages();
-            assert!(!got.is_empty(), "only {} of {} are polled", polled.len(), answered.len());
+            let got = rest
+                .receive("g", "topic=numbered&max=256&wait=5s&bodyFormat=text")
+                .await
+                .expect(200)
+                .messages();
+            assert!(
+                !got.is_empty(),
+                "only {} of {} are polled",
+                polled.len(),
+                answered.len()
+            );
             let receipts: Vec<&str> = got.iter().map(|message| text(message, "receipt")).collect();
             rest.ack("g", &receipts).await.expect(200);
-            polled.extend(got.iter().map(|message| number(text(message, "text").as_bytes())));
+            polled.extend(
+                got.iter()
+                    .map(|message| number(text(message, "text").as_bytes())),
+            );
         }
         assert_eq!(polled, answered.keys().copied().collect::<Vec<_>>());
     });
@@ -101,7 +143,10 @@ fn files(below: &Path, part: &str) -> Vec<PathBuf> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.components().any(|component| component.as_os_str() == part) {
+            } else if path
+                .components()
+                .any(|component| component.as_os_str() == part)
+            {
                 found.push(path);
             }
         }
@@ -125,23 +170,44 @@ struct Stopped {
 /// A cleanly stopped process with 3,000 messages in four segments or so, one queue.
 async fn stopped() -> Stopped {
     let dir = tempfile::tempdir().unwrap();
-    let mut gantry = Gantry::up(dir.path(), &["--segment-size", "1MiB", "--flush-mode", "async"]).unwrap();
+    let mut gantry = Gantry::up(
+        dir.path(),
+        &["--segment-size", "1MiB", "--flush-mode", "async"],
+    )
+    .unwrap();
     let client = Native::connect(gantry.addr("broker")).await.unwrap();
     client.put_topic("kept", 1).await.unwrap();
-    let bodies: Vec<String> = (0..3000).map(|number| format!("{number}:{}", "y".repeat(1000))).collect();
+    let bodies: Vec<String> = (0..3000)
+        .map(|number| format!("{number}:{}", "y".repeat(1000)))
+        .collect();
     for chunk in bodies.chunks(50) {
-        let batch: Vec<_> = chunk.iter().map(|body| (body.clone().into_bytes(), Vec::new())).collect();
-        client.send_batch("kept", 0, &batch).await.unwrap().expect(0).unwrap();
+        let batch: Vec<_> = chunk
+            .iter()
+            .map(|body| (body.clone().into_bytes(), Vec::new()))
+            .collect();
+        client
+            .send_batch("kept", 0, &batch)
+            .await
+            .unwrap()
+            .expect(0)
+            .unwrap();
     }
     drop(client);
     assert_eq!(gantry.stop().unwrap().code(), Some(0));
-    Stopped { dir, gantry, bodies }
+    Stopped {
+        dir,
+        gantry,
+        bodies,
+    }
 }
 
 async fn all_bodies(gantry: &Gantry) -> Vec<String> {
     let client = Native::connect(gantry.addr("broker")).await.unwrap();
     let (records, _) = client.read_queue("kept", 0).await.unwrap();
-    records.into_iter().map(|record| String::from_utf8_lossy(&record.body).into_owned()).collect()
+    records
+        .into_iter()
+        .map(|record| String::from_utf8_lossy(&record.body).into_owned())
+        .collect()
 }
 
 /// BL-06, nats-io/nats-server#7556, apache/iggy#2572, in the middle of the log: the damaged record is reported, and the
@@ -149,32 +215,56 @@ async fn all_bodies(gantry: &Gantry) -> Vec<String> {
 #[test]
 fn one_flipped_bit_in_the_log_costs_one_message() {
     within(USUAL, async {
-        let Stopped { dir, mut gantry, bodies } = stopped().await;
+        let Stopped {
+            dir,
+            mut gantry,
+            bodies,
+        } = stopped().await;
         let logs = files(&dir.path().join("data"), "commitlog");
         let victim = "1500:yyyy".as_bytes();
         let (path, at) = logs
             .iter()
             .find_map(|path| {
                 let bytes = fs::read(path).unwrap();
-                let at = bytes.windows(victim.len()).position(|window| window == victim)?;
+                let at = bytes
+                    .windows(victim.len())
+                    .position(|window| window == victim)?;
                 Some((path.clone(), at + 500))
             })
             .expect("message 1500 is in the log");
-        let sizes: Vec<u64> = logs.iter().map(|path| fs::metadata(path).unwrap().len()).collect();
+        let sizes: Vec<u64> = logs
+            .iter()
+            .map(|path| fs::metadata(path).unwrap().len())
+            .collect();
         flip_bit(&path, at);
 
         gantry.start_again().unwrap();
         let logged = gantry.logged();
-        assert!(logged.contains("damaged"), "the damaged range is not reported:\n{logged}");
+        assert!(
+            logged.contains("damaged"),
+            "the damaged range is not reported:\n{logged}"
+        );
         let served = all_bodies(&gantry).await;
-        let expected: Vec<String> = bodies.iter().filter(|body| !body.starts_with("1500:")).cloned().collect();
+        let expected: Vec<String> = bodies
+            .iter()
+            .filter(|body| !body.starts_with("1500:"))
+            .cloned()
+            .collect();
         assert_eq!(served.len(), expected.len());
         assert_eq!(served, expected);
-        let after: Vec<u64> = logs.iter().map(|path| fs::metadata(path).unwrap().len()).collect();
+        let after: Vec<u64> = logs
+            .iter()
+            .map(|path| fs::metadata(path).unwrap().len())
+            .collect();
         assert_eq!(after, sizes, "nothing of the log is deleted");
 
         let client = Native::connect(gantry.addr("broker")).await.unwrap();
-        let sent = client.send("kept", 0, b"still writable", &[]).await.unwrap().expect(0).unwrap();
+        let sent = client
+            .send("kept", 0, b"still writable", &[])
+            .await
+            .unwrap()
+            .expect(0)
+            .unwrap();
         assert_eq!(sent.number("queueOffset").unwrap(), 3000);
     });
 }
@@ -184,12 +274,17 @@ fn one_flipped_bit_in_the_log_costs_one_message() {
 fn one_flipped_bit_in_a_derived_file_costs_nothing() {
     within(SLOW, async {
         for part in ["consumequeue", "checkpoint", "index"] {
-            let Stopped { dir, mut gantry, bodies } = stopped().await;
+            let Stopped {
+                dir,
+                mut gantry,
+                bodies,
+            } = stopped().await;
             let derived: Vec<PathBuf> = files(&dir.path().join("data"), part);
             let derived: Vec<&PathBuf> = match part {
-                "consumequeue" => {
-                    derived.iter().filter(|path| path.components().any(|name| name.as_os_str() == "kept")).collect()
-                }
+                "consumequeue" => derived
+                    .iter()
+                    .filter(|path| path.components().any(|name| name.as_os_str() == "kept"))
+                    .collect(),
                 _ => derived.iter().collect(),
             };
             if part != "index" {
@@ -197,10 +292,21 @@ fn one_flipped_bit_in_a_derived_file_costs_nothing() {
             }
             for path in derived {
                 // in the queue: the 1,500th entry of 20 bytes, its offset in the log; elsewhere: within the first fields
-                flip_bit(path, if part == "consumequeue" { 1500 * 20 + 6 } else { 5 });
+                flip_bit(
+                    path,
+                    if part == "consumequeue" {
+                        1500 * 20 + 6
+                    } else {
+                        5
+                    },
+                );
             }
             gantry.start_again().unwrap();
-            assert_eq!(all_bodies(&gantry).await, bodies, "after a flipped bit in {part}");
+            assert_eq!(
+                all_bodies(&gantry).await,
+                bodies,
+                "after a flipped bit in {part}"
+            );
         }
     });
 }

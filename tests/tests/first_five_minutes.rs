@@ -11,10 +11,18 @@ use serde_json::Value;
 
 /// The lines, once they are all printed.
 async fn curl_lines(gantry: &Gantry) -> Vec<String> {
-    eventually(Duration::from_secs(5), "three curl lines on stdout", async || {
-        let lines: Vec<String> = gantry.printed().into_iter().filter(|line| line.starts_with("curl ")).collect();
-        (lines.len() == 3).then_some(lines)
-    })
+    eventually(
+        Duration::from_secs(5),
+        "three curl lines on stdout",
+        async || {
+            let lines: Vec<String> = gantry
+                .printed()
+                .into_iter()
+                .filter(|line| line.starts_with("curl "))
+                .collect();
+            (lines.len() == 3).then_some(lines)
+        },
+    )
     .await
 }
 
@@ -22,18 +30,34 @@ async fn curl_lines(gantry: &Gantry) -> Vec<String> {
 fn paste(shell: &[&str], text: &str, dir: &Path) -> String {
     let (program, args) = shell.split_first().unwrap();
     let mut command = Command::new(program);
-    command.args(args).current_dir(dir).env("HOME", dir).env("PS1", "").env("PS2", "").env_remove("ENV");
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    command
+        .args(args)
+        .current_dir(dir)
+        .env("HOME", dir)
+        .env("PS1", "")
+        .env("PS2", "")
+        .env_remove("ENV");
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     std::io::Write::write_all(&mut stdin, text.as_bytes()).unwrap();
     drop(stdin);
     let output = child.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
-    String::from_utf8(output.stdout).unwrap_or_else(|_| panic!("{program} printed no UTF-8: {errors}"))
+    String::from_utf8(output.stdout)
+        .unwrap_or_else(|_| panic!("{program} printed no UTF-8: {errors}"))
 }
 
 fn installed(program: &str) -> bool {
-    Command::new(program).arg("-c").arg(":").status().is_ok_and(|status| status.success())
+    Command::new(program)
+        .arg("-c")
+        .arg(":")
+        .status()
+        .is_ok_and(|status| status.success())
 }
 
 #[test]
@@ -44,16 +68,28 @@ fn the_three_lines_work_pasted_as_one_block_in_bash_dash_and_zsh() {
         let http = gantry.addr("gateway");
         let lines = curl_lines(&gantry).await;
         let expected = [
-            format!("curl --json '{{\"text\":\"hello\"}}' {http}/v1/ns/default/topics/hello/messages"),
-            format!("curl -d '' -D h -w '\\n' '{http}/v1/ns/default/groups/me/receive?topic=hello&bodyFormat=raw'"),
-            format!("curl -d '' \"{http}/v1/ns/default/groups/me/ack?receipt=$(grep -o 'mqr_[[:graph:]]*' h)\""),
+            format!(
+                "curl --json '{{\"text\":\"hello\"}}' {http}/v1/ns/default/topics/hello/messages"
+            ),
+            format!(
+                "curl -d '' -D h -w '\\n' '{http}/v1/ns/default/groups/me/receive?topic=hello&bodyFormat=raw'"
+            ),
+            format!(
+                "curl -d '' \"{http}/v1/ns/default/groups/me/ack?receipt=$(grep -o 'mqr_[[:graph:]]*' h)\""
+            ),
         ];
         assert_eq!(lines, expected);
         assert!(lines.iter().all(|line| line.len() <= 100), "{lines:#?}");
 
         let block = format!("{}\n", lines.join("\n"));
-        let shells: [&[&str]; 6] =
-            [&["bash"], &["bash", "--norc", "-i"], &["dash"], &["dash", "-i"], &["zsh"], &["zsh", "-f", "-i"]];
+        let shells: [&[&str]; 6] = [
+            &["bash"],
+            &["bash", "--norc", "-i"],
+            &["dash"],
+            &["dash", "-i"],
+            &["zsh"],
+            &["zsh", "-f", "-i"],
+        ];
         for (run, shell) in shells.iter().enumerate() {
             if !installed(shell[0]) {
                 assert!(std::env::var_os("CI").is_none(), "{} is missing", shell[0]);
@@ -63,10 +99,17 @@ fn the_three_lines_work_pasted_as_one_block_in_bash_dash_and_zsh() {
             let folder = dir.path().join(format!("shell-{run}"));
             std::fs::create_dir(&folder).unwrap();
             let printed = paste(shell, &block, &folder);
-            let answers: Vec<&str> = printed.lines().filter(|line| !line.trim().is_empty()).collect();
+            let answers: Vec<&str> = printed
+                .lines()
+                .filter(|line| !line.trim().is_empty())
+                .collect();
             assert_eq!(answers.len(), 3, "{shell:?} printed {printed}");
             let send: Value = serde_json::from_str(answers[0]).unwrap();
-            assert_eq!(send["messageId"].as_str().unwrap().len(), 26, "{shell:?}: {send}");
+            assert_eq!(
+                send["messageId"].as_str().unwrap().len(),
+                26,
+                "{shell:?}: {send}"
+            );
             assert_eq!(answers[1], "hello", "{shell:?}");
             let ack: Value = serde_json::from_str(answers[2]).unwrap();
             assert_eq!(ack["results"][0]["status"], "acked", "{shell:?}: {ack}");
@@ -81,7 +124,11 @@ fn without_the_third_line_the_message_comes_again() {
         let gantry = Gantry::up(dir.path(), &[]).unwrap();
         let lines = curl_lines(&gantry).await;
         let receive = lines[1].replace("bodyFormat=raw", "bodyFormat=raw&invisibleFor=1s");
-        let block = format!("{}\n{receive}\n{}\n", lines[0], receive.replace("-D h", "-D h2"));
+        let block = format!(
+            "{}\n{receive}\n{}\n",
+            lines[0],
+            receive.replace("-D h", "-D h2")
+        );
         paste(&["bash"], &block, dir.path());
         let again = std::fs::read_to_string(dir.path().join("h2")).unwrap();
         assert!(again.to_lowercase().contains("mq-attempt: 2"), "{again}");
@@ -95,11 +142,23 @@ fn the_root_page_shows_the_lines() {
         let gantry = Gantry::up(dir.path(), &[]).unwrap();
         let http = gantry.addr("gateway");
         let printed = gantry.printed();
-        assert!(printed.iter().any(|line| line.contains(&format!("http://{http}"))), "no URL in {printed:#?}");
+        assert!(
+            printed
+                .iter()
+                .any(|line| line.contains(&format!("http://{http}"))),
+            "no URL in {printed:#?}"
+        );
         let page = Rest::new(http).get("/").await.expect(200);
-        assert!(page.header("content-type").unwrap().starts_with("text/html"));
+        assert!(
+            page.header("content-type")
+                .unwrap()
+                .starts_with("text/html")
+        );
         let text = String::from_utf8(page.body.to_vec()).unwrap();
-        assert!(text.contains(&format!("{http}/v1/ns/default/topics/hello/messages")), "{text}");
+        assert!(
+            text.contains(&format!("{http}/v1/ns/default/topics/hello/messages")),
+            "{text}"
+        );
     });
 }
 
@@ -112,10 +171,26 @@ fn a_second_start_on_the_same_data_says_that_it_is_in_use() {
         let data = dir.path().join("data");
         let binary = gantry_tests::process::binary().unwrap();
         let mut command = Command::new(binary);
-        command.arg("up").arg("--data").arg(&data).current_dir(other.path());
-        command.args(["--http", "127.0.0.1:0", "--namesrv-listen", "127.0.0.1:0", "--broker-listen", "127.0.0.1:0"]);
+        command
+            .arg("up")
+            .arg("--data")
+            .arg(&data)
+            .current_dir(other.path());
+        command.args([
+            "--http",
+            "127.0.0.1:0",
+            "--namesrv-listen",
+            "127.0.0.1:0",
+            "--broker-listen",
+            "127.0.0.1:0",
+        ]);
         let output = command.output().unwrap();
-        assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(
+            output.status.code(),
+            Some(3),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         assert!(
             String::from_utf8_lossy(&output.stderr).contains("in use"),
             "{}",
@@ -130,10 +205,23 @@ fn sigterm_ends_the_process_cleanly_and_the_messages_are_there_again() {
         let dir = tempfile::tempdir().unwrap();
         let mut gantry = Gantry::up(dir.path(), &[]).unwrap();
         let rest = Rest::new(gantry.addr("gateway"));
-        let sent = rest.send("kept", &serde_json::json!({"text": "hello"})).await.expect(201).json();
-        assert_eq!(gantry.stop().unwrap().code(), Some(0), "{}", gantry.logged());
+        let sent = rest
+            .send("kept", &serde_json::json!({"text": "hello"}))
+            .await
+            .expect(201)
+            .json();
+        assert_eq!(
+            gantry.stop().unwrap().code(),
+            Some(0),
+            "{}",
+            gantry.logged()
+        );
         gantry.start_again().unwrap();
-        let got = rest.receive("me", "topic=kept&wait=5s").await.expect(200).messages();
+        let got = rest
+            .receive("me", "topic=kept&wait=5s")
+            .await
+            .expect(200)
+            .messages();
         assert_eq!(got.len(), 1);
         assert_eq!(got[0]["messageId"], sent["messageId"]);
     });

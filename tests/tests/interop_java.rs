@@ -24,7 +24,12 @@ fn run<F: Future<Output = ()>>(body: impl FnOnce(Run) -> F) {
         let doors = Doors::open().unwrap();
         let java = Java::new(doors.dir()).unwrap();
         let namesrv = doors.namesrv.to_string();
-        body(Run { doors, java, namesrv }).await;
+        body(Run {
+            doors,
+            java,
+            namesrv,
+        })
+        .await;
     });
 }
 
@@ -36,14 +41,31 @@ impl Run {
     }
 
     async fn consume(&self, topic: &str, group: &str, args: &[&str]) -> Vec<Value> {
-        let mut all = vec!["consume", "--namesrv", &self.namesrv, "--topic", topic, "--group", group];
+        let mut all = vec![
+            "consume",
+            "--namesrv",
+            &self.namesrv,
+            "--topic",
+            topic,
+            "--group",
+            group,
+        ];
         all.extend(args);
-        self.java.consumer(&all).await.unwrap().rest().await.unwrap()
+        self.java
+            .consumer(&all)
+            .await
+            .unwrap()
+            .rest()
+            .await
+            .unwrap()
     }
 }
 
 fn number(line: &Value) -> u64 {
-    line["n"].as_u64().or_else(|| line["properties"]["n"].as_str()?.parse().ok()).unwrap()
+    line["n"]
+        .as_u64()
+        .or_else(|| line["properties"]["n"].as_str()?.parse().ok())
+        .unwrap()
 }
 
 fn numbers(lines: &[Value]) -> Vec<u64> {
@@ -56,18 +78,36 @@ fn numbers(lines: &[Value]) -> Vec<u64> {
 fn ten_thousand_messages_of_every_send_mode_arrive_once_as_they_were_sent() {
     run(async |run| {
         let topic = run.doors.name("bulk");
-        let common = ["--tags", "red,green", "--keys", "k-", "--prop", "colour=grün ✓", "--prop", "spaced= a  b "];
+        let common = [
+            "--tags",
+            "red,green",
+            "--keys",
+            "k-",
+            "--prop",
+            "colour=grün ✓",
+            "--prop",
+            "spaced= a  b ",
+        ];
         let mut sent = Vec::new();
-        for (mode, first, count) in
-            [("sync", "0", "200"), ("async", "1000", "8000"), ("batch", "10000", "1600"), ("oneway", "20000", "200")]
-        {
-            let mut args = vec!["--mode", mode, "--first", first, "--count", count, "--size", "300"];
+        for (mode, first, count) in [
+            ("sync", "0", "200"),
+            ("async", "1000", "8000"),
+            ("batch", "10000", "1600"),
+            ("oneway", "20000", "200"),
+        ] {
+            let mut args = vec![
+                "--mode", mode, "--first", first, "--count", count, "--size", "300",
+            ];
             args.extend(common);
             sent.extend(run.produce(&topic, &args).await);
         }
         assert_eq!(sent.len(), 10_000);
         let seen = run
-            .consume(&topic, &run.doors.name("g"), &["--expect", "10000", "--timeout", "90", "--settle", "2000"])
+            .consume(
+                &topic,
+                &run.doors.name("g"),
+                &["--expect", "10000", "--timeout", "90", "--settle", "2000"],
+            )
             .await;
         assert_eq!(numbers(&seen), numbers(&sent), "each once");
 
@@ -77,7 +117,10 @@ fn ten_thousand_messages_of_every_send_mode_arrive_once_as_they_were_sent() {
             let n = number(delivery);
             let send = sent[&n];
             assert_eq!(delivery["body"], send["body"], "body of {n}");
-            assert_eq!(text(delivery, "tags"), if n.is_multiple_of(2) { "red" } else { "green" });
+            assert_eq!(
+                text(delivery, "tags"),
+                if n.is_multiple_of(2) { "red" } else { "green" }
+            );
             assert_eq!(text(delivery, "keys"), format!("k-{n}"));
             assert_eq!(text(&delivery["properties"], "colour"), "grün ✓");
             assert_eq!(text(&delivery["properties"], "spaced"), " a  b ");
@@ -103,9 +146,17 @@ fn ten_thousand_messages_of_every_send_mode_arrive_once_as_they_were_sent() {
 fn tag_filter_delivers_the_named_tags_only() {
     run(async |run| {
         let topic = run.doors.name("tags");
-        run.produce(&topic, &["--mode", "async", "--count", "300", "--tags", "Aa,BB,x"]).await;
+        run.produce(
+            &topic,
+            &["--mode", "async", "--count", "300", "--tags", "Aa,BB,x"],
+        )
+        .await;
         let seen = run
-            .consume(&topic, &run.doors.name("g"), &["--tags", "Aa || x", "--expect", "200", "--settle", "2000"])
+            .consume(
+                &topic,
+                &run.doors.name("g"),
+                &["--tags", "Aa || x", "--expect", "200", "--settle", "2000"],
+            )
             .await;
         let expected: Vec<u64> = (0..300).filter(|n| n % 3 != 1).collect();
         assert_eq!(numbers(&seen), expected);
@@ -117,16 +168,35 @@ fn failed_messages_come_again_with_a_raised_count() {
     run(async |run| {
         let topic = run.doors.name("retry");
         let sent = run.produce(&topic, &["--count", "5", "--keys", "k"]).await;
-        let args = ["--fail", "first", "--delay-level", "1", "--expect", "10", "--settle", "3000"];
+        let args = [
+            "--fail",
+            "first",
+            "--delay-level",
+            "1",
+            "--expect",
+            "10",
+            "--settle",
+            "3000",
+        ];
         let seen = run.consume(&topic, &run.doors.name("g"), &args).await;
         assert_eq!(seen.len(), 10);
         for line in &sent {
             let n = number(line);
-            let mine: Vec<&Value> = seen.iter().filter(|delivery| number(delivery) == n).collect();
-            let counts: Vec<i64> = mine.iter().map(|delivery| delivery["reconsumeTimes"].as_i64().unwrap()).collect();
+            let mine: Vec<&Value> = seen
+                .iter()
+                .filter(|delivery| number(delivery) == n)
+                .collect();
+            let counts: Vec<i64> = mine
+                .iter()
+                .map(|delivery| delivery["reconsumeTimes"].as_i64().unwrap())
+                .collect();
             assert_eq!(counts, [0, 1]);
             for delivery in mine {
-                assert_eq!(delivery["topic"], json!(topic), "the client sees the first topic");
+                assert_eq!(
+                    delivery["topic"],
+                    json!(topic),
+                    "the client sees the first topic"
+                );
                 assert_eq!(delivery["body"], line["body"]);
                 assert_eq!(delivery["msgId"], line["msgId"]);
                 assert_eq!(text(delivery, "keys"), format!("k{n}"));
@@ -139,19 +209,40 @@ fn failed_messages_come_again_with_a_raised_count() {
 fn a_message_that_fails_too_often_goes_to_the_dead_letters() {
     run(async |run| {
         let (topic, group) = (run.doors.name("dead"), run.doors.name("g"));
-        let sent = run.produce(&topic, &["--count", "3", "--tags", "t", "--keys", "k"]).await;
-        let args =
-            ["--fail", "always", "--max-reconsume", "2", "--delay-level", "1", "--expect", "9", "--settle", "4000"];
+        let sent = run
+            .produce(&topic, &["--count", "3", "--tags", "t", "--keys", "k"])
+            .await;
+        let args = [
+            "--fail",
+            "always",
+            "--max-reconsume",
+            "2",
+            "--delay-level",
+            "1",
+            "--expect",
+            "9",
+            "--settle",
+            "4000",
+        ];
         let seen = run.consume(&topic, &group, &args).await;
-        let mut counts: Vec<(u64, i64)> =
-            seen.iter().map(|line| (number(line), line["reconsumeTimes"].as_i64().unwrap())).collect();
+        let mut counts: Vec<(u64, i64)> = seen
+            .iter()
+            .map(|line| (number(line), line["reconsumeTimes"].as_i64().unwrap()))
+            .collect();
         counts.sort_unstable();
-        let expected: Vec<(u64, i64)> = (0..3).flat_map(|n| (0..3).map(move |count| (n, count))).collect();
+        let expected: Vec<(u64, i64)> = (0..3)
+            .flat_map(|n| (0..3).map(move |count| (n, count)))
+            .collect();
         assert_eq!(counts, expected, "two retries, no more");
 
         let dead_topic = format!("%DLQ%{group}");
-        let dead =
-            run.consume(&dead_topic, &run.doors.name("undertaker"), &["--expect", "3", "--settle", "1500"]).await;
+        let dead = run
+            .consume(
+                &dead_topic,
+                &run.doors.name("undertaker"),
+                &["--expect", "3", "--settle", "1500"],
+            )
+            .await;
         assert_eq!(numbers(&dead), [0, 1, 2]);
         for letter in &dead {
             let n = number(letter);
@@ -176,12 +267,28 @@ fn java_to_curl_and_websocket_keeps_every_byte() {
             return;
         };
         let body = STANDARD.encode(odd_bytes());
-        let args = ["--body", &body, "--tags", "paint", "--keys", "k", "--prop", "region=eu"];
+        let args = [
+            "--body",
+            &body,
+            "--tags",
+            "paint",
+            "--keys",
+            "k",
+            "--prop",
+            "region=eu",
+        ];
         let sent = run.produce("crossing", &args).await;
 
-        let curl = rest.receive("by-curl", "topic=crossing&wait=5s").await.expect(200).messages();
+        let curl = rest
+            .receive("by-curl", "topic=crossing&wait=5s")
+            .await
+            .expect(200)
+            .messages();
         let (mut socket, _) = Socket::open(gateway).await.unwrap();
-        assert_eq!(socket.subscribe("by-ws", "crossing", 5).await.unwrap()["op"], "ok");
+        assert_eq!(
+            socket.subscribe("by-ws", "crossing", 5).await.unwrap()["op"],
+            "ok"
+        );
         let ws = socket.messages(Duration::from_secs(5)).await.unwrap();
         for (door, messages) in [("curl", &curl), ("ws", &ws)] {
             assert_eq!(messages.len(), 1, "{door}");
@@ -190,15 +297,27 @@ fn java_to_curl_and_websocket_keeps_every_byte() {
             assert_eq!(message["messageId"], sent[0]["msgId"], "{door}");
             assert_eq!(text(message, "tag"), "paint", "{door}");
             assert_eq!(message["keys"], json!(["k0"]), "{door}");
-            assert_eq!(message["properties"], json!({"n": "0", "region": "eu"}), "{door}");
+            assert_eq!(
+                message["properties"],
+                json!({"n": "0", "region": "eu"}),
+                "{door}"
+            );
             assert_eq!(
                 (&message["queue"]["id"], &message["offset"]),
                 (&sent[0]["queue"], &sent[0]["offset"]),
                 "{door}"
             );
         }
-        rest.ack("by-curl", &[text(&curl[0], "receipt")]).await.expect(200);
-        let ack = socket.ask(2, json!({"op": "ack", "sub": "s", "receipts": [ws[0]["receipt"]]})).await.unwrap();
+        rest.ack("by-curl", &[text(&curl[0], "receipt")])
+            .await
+            .expect(200);
+        let ack = socket
+            .ask(
+                2,
+                json!({"op": "ack", "sub": "s", "receipts": [ws[0]["receipt"]]}),
+            )
+            .await
+            .unwrap();
         assert_eq!(ack["results"][0]["status"], "acked");
     });
 }
@@ -217,29 +336,57 @@ fn curl_and_websocket_to_java_keeps_every_byte() {
             ("mq-prop-region", "eu"),
         ];
         let raw = rest
-            .call(Method::POST, "/v1/ns/default/topics/crossing/raw", &headers, odd_bytes())
+            .call(
+                Method::POST,
+                "/v1/ns/default/topics/crossing/raw",
+                &headers,
+                odd_bytes(),
+            )
             .await
             .unwrap()
             .expect(201)
             .json();
-        let spaced = r#"{"json": {"a" :1.00, "big": 12345678901234567890}, "properties": {"n": "1"}}"#;
+        let spaced =
+            r#"{"json": {"a" :1.00, "big": 12345678901234567890}, "properties": {"n": "1"}}"#;
         let path = "/v1/ns/default/topics/crossing/messages";
-        let json_kept = rest.must(Method::POST, path, spaced).await.expect(201).json();
+        let json_kept = rest
+            .must(Method::POST, path, spaced)
+            .await
+            .expect(201)
+            .json();
         let (mut socket, _) = Socket::open(gateway).await.unwrap();
         let message = json!({"text": "grün ✓", "properties": {"n": "2"}, "tag": "paint"});
-        let publish = socket.ask(1, json!({"op": "publish", "topic": "crossing", "message": message})).await.unwrap();
+        let publish = socket
+            .ask(
+                1,
+                json!({"op": "publish", "topic": "crossing", "message": message}),
+            )
+            .await
+            .unwrap();
         assert_eq!(publish["op"], "ok", "{publish}");
 
         let mut seen = run.consume("crossing", "java", &["--expect", "3"]).await;
         seen.sort_by_key(number);
         assert_eq!(seen.len(), 3);
-        let expected = [odd_bytes(), br#"{"a" :1.00, "big": 12345678901234567890}"#.to_vec(), "grün ✓".into()];
-        for ((delivery, bytes), answer) in seen.iter().zip(expected).zip([&raw, &json_kept, &publish]) {
+        let expected = [
+            odd_bytes(),
+            br#"{"a" :1.00, "big": 12345678901234567890}"#.to_vec(),
+            "grün ✓".into(),
+        ];
+        for ((delivery, bytes), answer) in
+            seen.iter().zip(expected).zip([&raw, &json_kept, &publish])
+        {
             assert_eq!(STANDARD.decode(text(delivery, "body")).unwrap(), bytes);
             assert_eq!(delivery["msgId"], answer["messageId"]);
-            assert_eq!((&delivery["queue"], &delivery["offset"]), (&answer["queue"]["id"], &answer["offset"]));
+            assert_eq!(
+                (&delivery["queue"], &delivery["offset"]),
+                (&answer["queue"]["id"], &answer["offset"])
+            );
         }
-        assert_eq!((text(&seen[0], "tags"), text(&seen[0], "keys")), ("paint", "k1 k2"));
+        assert_eq!(
+            (text(&seen[0], "tags"), text(&seen[0], "keys")),
+            ("paint", "k1 k2")
+        );
         assert_eq!(text(&seen[0]["properties"], "region"), "eu");
         assert_eq!(text(&seen[2], "tags"), "paint");
     });

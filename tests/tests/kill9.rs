@@ -8,7 +8,11 @@ use gantry_tests::wait::{SLOW, within};
 /// `GANTRY_KILLS` sets the number of kills (3; a campaign is 30), `GANTRY_KILL_RATE` the sends a second. With
 /// `GANTRY_KILLS` set, a load below 2,000 sends, deliveries and acks a second fails too.
 fn plan(victim: Victim, flush: &'static str) -> Plan {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u32>().unwrap());
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .map(|text| text.parse::<u32>().unwrap())
+    };
     let rate = number("GANTRY_KILL_RATE").unwrap_or(1000);
     Plan {
         victim,
@@ -41,10 +45,20 @@ fn judge(plan: &Plan) {
             report.slowest_start
         );
         let shown: Vec<_> = report.faults.iter().take(20).collect();
-        assert!(report.faults.is_empty(), "{} broken promises, such as {shown:#?}", report.faults.len());
-        assert!(report.sends > 0 && report.deliveries > 0 && report.acks > 0, "nothing happened: {report:?}");
+        assert!(
+            report.faults.is_empty(),
+            "{} broken promises, such as {shown:#?}",
+            report.faults.len()
+        );
+        assert!(
+            report.sends > 0 && report.deliveries > 0 && report.acks > 0,
+            "nothing happened: {report:?}"
+        );
         if std::env::var_os("GANTRY_KILLS").is_some() {
-            assert!(sends + deliveries + acks >= 6000.0, "the load was below 2,000 a second each");
+            assert!(
+                sends + deliveries + acks >= 6000.0,
+                "the load was below 2,000 a second each"
+            );
         }
     });
 }

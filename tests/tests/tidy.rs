@@ -39,22 +39,43 @@ fn none(what: &str, found: &[String]) {
 
 #[test]
 fn every_rust_file_begins_with_what_it_is_for() {
-    let bare = files(&[".rs"]).into_iter().filter(|path| !fs::read_to_string(path).unwrap().starts_with("//! "));
-    none("files without //! on line 1", &bare.map(|path| short(&path)).collect::<Vec<_>>());
+    let bare = files(&[".rs"])
+        .into_iter()
+        .filter(|path| !fs::read_to_string(path).unwrap().starts_with("//! "));
+    none(
+        "files without //! on line 1",
+        &bare.map(|path| short(&path)).collect::<Vec<_>>(),
+    );
 }
 
 #[test]
 fn files_are_small_enough_to_have_one_job() {
     let lines = |path: &Path| fs::read_to_string(path).unwrap().lines().count();
-    let long = files(&[".rs"]).into_iter().map(|path| (lines(&path), short(&path))).filter(|(lines, _)| *lines > 600);
-    none("files over 600 lines", &long.map(|(lines, path)| format!("{path}: {lines}")).collect::<Vec<_>>());
+    let long = files(&[".rs"])
+        .into_iter()
+        .map(|path| (lines(&path), short(&path)))
+        .filter(|(lines, _)| *lines > 600);
+    none(
+        "files over 600 lines",
+        &long
+            .map(|(lines, path)| format!("{path}: {lines}"))
+            .collect::<Vec<_>>(),
+    );
 }
 
 /// Silent crates have no runtime, no sockets and no global state.
 #[test]
 fn silent_crates_depend_on_no_runtime() {
-    const LOUD: [&str; 8] =
-        ["tokio", "tokio-util", "hyper", "axum", "tower", "futures-util", "sqlx", "tracing-subscriber"];
+    const LOUD: [&str; 8] = [
+        "tokio",
+        "tokio-util",
+        "hyper",
+        "axum",
+        "tower",
+        "futures-util",
+        "sqlx",
+        "tracing-subscriber",
+    ];
     let mut found = Vec::new();
     for silent in ["crates/clock", "crates/wire", "crates/store", "openapi"] {
         let manifest = fs::read_to_string(root().join(silent).join("Cargo.toml")).unwrap();
@@ -76,7 +97,11 @@ fn servers_never_depend_on_each_other() {
     let mut found = Vec::new();
     for server in ["gateway", "broker", "namesrv"] {
         let manifest = fs::read_to_string(root().join(server).join("Cargo.toml")).unwrap();
-        let depends = |other: &str| manifest.lines().any(|line| line.split(['.', '=', ' ']).next() == Some(other));
+        let depends = |other: &str| {
+            manifest
+                .lines()
+                .any(|line| line.split(['.', '=', ' ']).next() == Some(other))
+        };
         found.extend(
             ["gateway", "broker", "namesrv"]
                 .into_iter()
@@ -111,13 +136,28 @@ fn no_forbidden_words() {
     .map(|word| word.replace(' ', ""))
     .to_vec();
     let mut found = Vec::new();
-    for path in
-        files(&[".rs", ".md", ".toml", ".java", ".js", ".mjs", ".ts", ".html", ".yml", ".json", "/run", "scripts/test"])
-    {
+    for path in files(&[
+        ".rs",
+        ".md",
+        ".toml",
+        ".java",
+        ".js",
+        ".mjs",
+        ".ts",
+        ".html",
+        ".yml",
+        ".json",
+        "/run",
+        "scripts/test",
+    ]) {
         if short(&path).starts_with("tests/kits/") || short(&path).ends_with("package-lock.json") {
             continue;
         }
-        for (number, line) in fs::read_to_string(&path).unwrap_or_default().lines().enumerate() {
+        for (number, line) in fs::read_to_string(&path)
+            .unwrap_or_default()
+            .lines()
+            .enumerate()
+        {
             if let Some(word) = words.iter().find(|word| line.contains(word.as_str())) {
                 found.push(format!("{}:{}: {word}", short(&path), number + 1));
             }
@@ -133,7 +173,9 @@ fn unsafe_lives_in_one_file() {
     let mut found = Vec::new();
     for path in files(&[".rs"]) {
         let text = fs::read_to_string(&path).unwrap();
-        let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+        let code = text
+            .lines()
+            .map(|line| line.split("//").next().unwrap_or_default());
         let word = "unsafe";
         let uses = code.filter(|line| {
             line.contains(&format!("{word} {{"))
@@ -153,7 +195,11 @@ fn every_request_code_has_a_place() {
     let codes = fs::read_to_string(root().join("crates/wire/src/codes/request.rs")).unwrap();
     let handled: String = files(&[".rs"])
         .iter()
-        .filter(|path| ["broker/src", "namesrv/src"].iter().any(|server| short(path).starts_with(server)))
+        .filter(|path| {
+            ["broker/src", "namesrv/src"]
+                .iter()
+                .any(|server| short(path).starts_with(server))
+        })
         .map(|path| fs::read_to_string(path).unwrap())
         .collect();
     let listed = fs::read_to_string(root().join("docs/protocol.md")).unwrap_or_default();
@@ -163,7 +209,10 @@ fn every_request_code_has_a_place() {
             missing.insert(format!("{name} ({upper})"));
         }
     }
-    none("request codes neither handled nor listed in docs/protocol.md", &missing.into_iter().collect::<Vec<_>>());
+    none(
+        "request codes neither handled nor listed in docs/protocol.md",
+        &missing.into_iter().collect::<Vec<_>>(),
+    );
 }
 
 /// `SendMessage = 10 "SEND_MESSAGE",` → both names.

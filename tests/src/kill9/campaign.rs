@@ -8,7 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use tokio::time::{Instant, sleep};
 
-use super::load::{INVISIBLE, Load, body_for, native_consumer, native_sender, number_of, rest_consumer, rest_sender};
+use super::load::{
+    INVISIBLE, Load, body_for, native_consumer, native_sender, number_of, rest_consumer,
+    rest_sender,
+};
 use super::oracle::{Fault, Place, Stored, check};
 use crate::native::Native;
 use crate::process::Gantry;
@@ -77,18 +80,44 @@ impl Cluster {
             Victim::Up => {
                 let victim = Gantry::up(dir, &flush)?;
                 let (broker, gateway) = (victim.addr("broker"), victim.addr("gateway"));
-                Ok(Cluster { bystanders: Vec::new(), victim, broker, gateway })
+                Ok(Cluster {
+                    bystanders: Vec::new(),
+                    victim,
+                    broker,
+                    gateway,
+                })
             }
             Victim::Broker => {
                 let namesrv = Gantry::start("namesrv", &["--listen", "127.0.0.1:0"], dir)?;
                 let names = namesrv.addr("namesrv").to_string();
-                let mut args = vec!["--data", "data", "--listen", "127.0.0.1:0", "--namesrv", &names];
+                let mut args = vec![
+                    "--data",
+                    "data",
+                    "--listen",
+                    "127.0.0.1:0",
+                    "--namesrv",
+                    &names,
+                ];
                 args.extend(flush);
                 let victim = Gantry::start("broker", &args, dir)?;
-                let args = ["--listen", "127.0.0.1:0", "--namesrv", &names, "--data", "gateway", "--auth", "off"];
+                let args = [
+                    "--listen",
+                    "127.0.0.1:0",
+                    "--namesrv",
+                    &names,
+                    "--data",
+                    "gateway",
+                    "--auth",
+                    "off",
+                ];
                 let gateway = Gantry::start("gateway", &args, dir)?;
                 let (broker, gateway_addr) = (victim.addr("broker"), gateway.addr("gateway"));
-                Ok(Cluster { bystanders: vec![namesrv, gateway], victim, broker, gateway: gateway_addr })
+                Ok(Cluster {
+                    bystanders: vec![namesrv, gateway],
+                    victim,
+                    broker,
+                    gateway: gateway_addr,
+                })
             }
         }
     }
@@ -98,7 +127,10 @@ impl Cluster {
 /// were not drained in time.
 pub async fn run(plan: &Plan, dir: &Path) -> Result<Report> {
     let mut cluster = Cluster::start(plan, dir)?;
-    let loads = [Load::new("kill-native", "g-native", QUEUES), Load::new("kill-rest", "g-rest", QUEUES)];
+    let loads = [
+        Load::new("kill-native", "g-native", QUEUES),
+        Load::new("kill-rest", "g-rest", QUEUES),
+    ];
     prepare(cluster.broker, &loads).await?;
     start_load(plan, &cluster, &loads);
 
@@ -109,7 +141,10 @@ pub async fn run(plan: &Plan, dir: &Path) -> Result<Report> {
         sleep(random_between(&mut dice, plan.between)).await;
         cluster.victim.kill9()?;
         let start = Instant::now();
-        cluster.victim.start_again().with_context(|| format!("start after kill {kill}"))?;
+        cluster
+            .victim
+            .start_again()
+            .with_context(|| format!("start after kill {kill}"))?;
         slowest_start = slowest_start.max(start.elapsed());
     }
     sleep(plan.between.0).await;
@@ -132,7 +167,10 @@ pub async fn run(plan: &Plan, dir: &Path) -> Result<Report> {
     }
     for bystander in &mut cluster.bystanders {
         if !bystander.alive() {
-            bail!("a process that was not killed has ended:\n{}", bystander.logged());
+            bail!(
+                "a process that was not killed has ended:\n{}",
+                bystander.logged()
+            );
         }
     }
     let sum = |pick: fn(&(usize, usize, usize)) -> usize| counts.iter().map(pick).sum();
@@ -150,7 +188,9 @@ pub async fn run(plan: &Plan, dir: &Path) -> Result<Report> {
 pub async fn prepare(broker: SocketAddr, loads: &[Arc<Load>]) -> Result<()> {
     let connection = Native::connect(broker).await?;
     for load in loads {
-        connection.put_topic(&load.topic, u32::try_from(load.queues)?).await?;
+        connection
+            .put_topic(&load.topic, u32::try_from(load.queues)?)
+            .await?;
         connection.put_group(&load.group, 99).await?;
     }
     Ok(())
@@ -159,11 +199,23 @@ pub async fn prepare(broker: SocketAddr, loads: &[Arc<Load>]) -> Result<()> {
 fn start_load(plan: &Plan, cluster: &Cluster, loads: &[Arc<Load>; 2]) {
     let [native, rest] = loads;
     for _ in 0..2 {
-        tokio::spawn(native_sender(Arc::clone(native), cluster.broker, plan.native_rate / 2));
-        tokio::spawn(native_consumer(Arc::clone(native), cluster.broker, "broker-a".to_owned()));
+        tokio::spawn(native_sender(
+            Arc::clone(native),
+            cluster.broker,
+            plan.native_rate / 2,
+        ));
+        tokio::spawn(native_consumer(
+            Arc::clone(native),
+            cluster.broker,
+            "broker-a".to_owned(),
+        ));
     }
     if plan.rest_rate > 0 {
-        tokio::spawn(rest_sender(Arc::clone(rest), cluster.gateway, plan.rest_rate));
+        tokio::spawn(rest_sender(
+            Arc::clone(rest),
+            cluster.gateway,
+            plan.rest_rate,
+        ));
         tokio::spawn(rest_consumer(Arc::clone(rest), cluster.gateway));
     }
 }
@@ -188,12 +240,22 @@ pub async fn read_back(broker: SocketAddr, topic: &str) -> Result<Vec<Stored>> {
         let queue = i32::try_from(queue)?;
         let (records, end) = connection.read_queue(topic, queue).await?;
         if i64::try_from(records.len())? != end {
-            bail!("queue {queue} of {topic} ends at {end} and has {} messages", records.len());
+            bail!(
+                "queue {queue} of {topic} ends at {end} and has {} messages",
+                records.len()
+            );
         }
         stored.extend(records.iter().map(|record| {
             let message = number_of(&record.body);
             let intact = record.body == body_for(message).as_bytes();
-            Stored { message, place: Place { queue: record.queue, offset: record.offset }, intact }
+            Stored {
+                message,
+                place: Place {
+                    queue: record.queue,
+                    offset: record.offset,
+                },
+                intact,
+            }
         }));
     }
     Ok(stored)
@@ -204,6 +266,8 @@ fn random_between(state: &mut u64, (low, high): (Duration, Duration)) -> Duratio
     *state ^= *state << 13;
     *state ^= *state >> 7;
     *state ^= *state << 17;
-    let span = u64::try_from(high.saturating_sub(low).as_micros()).unwrap_or(u64::MAX).max(1);
+    let span = u64::try_from(high.saturating_sub(low).as_micros())
+        .unwrap_or(u64::MAX)
+        .max(1);
     low + Duration::from_micros(*state % span)
 }

@@ -82,8 +82,16 @@ impl Load {
     /// Answered sends, deliveries and answered acks so far.
     pub fn counts(&self) -> (usize, usize, usize) {
         let history = self.history.lock();
-        let sends = history.sent.iter().filter(|sent| sent.answered.is_some()).count();
-        let acks = history.acked.iter().filter(|ack| ack.outcome != AckOutcome::Unknown).count();
+        let sends = history
+            .sent
+            .iter()
+            .filter(|sent| sent.answered.is_some())
+            .count();
+        let acks = history
+            .acked
+            .iter()
+            .filter(|ack| ack.outcome != AckOutcome::Unknown)
+            .count();
         (sends, history.delivered.len(), acks)
     }
 
@@ -94,25 +102,43 @@ impl Load {
     fn delivered(&self, body: &[u8], attempt: u32, asked: Moment, arrived: Moment) -> u64 {
         let message = number_of(body);
         let intact = body == body_for(message).as_bytes();
-        self.history.lock().delivered.push(Delivered { message, attempt, asked, arrived, intact });
+        self.history.lock().delivered.push(Delivered {
+            message,
+            attempt,
+            asked,
+            arrived,
+            intact,
+        });
         *self.last_delivery.lock() = Instant::now();
         message
     }
 
     fn acked(&self, message: u64, attempt: u32, asked: Moment, outcome: AckOutcome) {
-        self.history.lock().acked.push(Acked { message, attempt, asked, outcome });
+        self.history.lock().acked.push(Acked {
+            message,
+            attempt,
+            asked,
+            outcome,
+        });
     }
 
     /// What to do with a delivery: none = forget it, else ack it after so long.
     fn manners(&self, message: u64, attempt: u32) -> Option<Duration> {
-        let dice = message.wrapping_mul(2_654_435_761).wrapping_add(u64::from(attempt)) >> 4;
+        let dice = message
+            .wrapping_mul(2_654_435_761)
+            .wrapping_add(u64::from(attempt))
+            >> 4;
         if !self.careless.load(Ordering::SeqCst) {
             return Some(Duration::ZERO);
         }
         if dice.is_multiple_of(FORGET_EVERY) {
             return None;
         }
-        Some(if dice.is_multiple_of(LATE_EVERY) { INVISIBLE + Duration::from_millis(500) } else { Duration::ZERO })
+        Some(if dice.is_multiple_of(LATE_EVERY) {
+            INVISIBLE + Duration::from_millis(500)
+        } else {
+            Duration::ZERO
+        })
     }
 
     fn sending(&self) -> bool {
@@ -141,7 +167,10 @@ pub fn body_for(message: u64) -> String {
 /// The number a body begins with; 0, which is never sent, where it begins otherwise.
 pub fn number_of(body: &[u8]) -> u64 {
     let digits = body.split(|byte| *byte == b':').next().unwrap_or_default();
-    std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0)
+    std::str::from_utf8(digits)
+        .ok()
+        .and_then(|digits| digits.parse().ok())
+        .unwrap_or(0)
 }
 
 async fn connect(addr: SocketAddr, go_on: impl Fn() -> bool) -> Option<Native> {
@@ -161,8 +190,12 @@ pub async fn native_sender(load: Arc<Load>, broker: SocketAddr, per_second: u32)
     while let Some(connection) = connect(broker, || load.sending()).await {
         loop {
             ticks.tick().await;
-            let numbers: Vec<u64> = (0..burst).map(|_| load.next.fetch_add(1, Ordering::SeqCst)).collect();
-            let sends = numbers.iter().map(|number| native_send(&load, &connection, *number));
+            let numbers: Vec<u64> = (0..burst)
+                .map(|_| load.next.fetch_add(1, Ordering::SeqCst))
+                .collect();
+            let sends = numbers
+                .iter()
+                .map(|number| native_send(&load, &connection, *number));
             let answered = join_all(sends).await;
             if !load.sending() || answered.contains(&false) {
                 break;
@@ -174,12 +207,24 @@ pub async fn native_sender(load: Arc<Load>, broker: SocketAddr, per_second: u32)
 async fn native_send(load: &Load, connection: &Native, message: u64) -> bool {
     let queue = i32::try_from(message % load.queues).unwrap_or_default();
     let key = message.to_string();
-    let answer = connection.send(&load.topic, queue, body_for(message).as_bytes(), &[("KEYS", &key)]).await;
+    let answer = connection
+        .send(
+            &load.topic,
+            queue,
+            body_for(message).as_bytes(),
+            &[("KEYS", &key)],
+        )
+        .await;
     let place = match &answer {
-        Ok(answer) if answer.code == 0 => match (answer.number("queueId"), answer.number("queueOffset")) {
-            (Ok(queue), Ok(offset)) => Some(Place { queue: i32::try_from(queue).unwrap_or(-1), offset }),
-            _ => None,
-        },
+        Ok(answer) if answer.code == 0 => {
+            match (answer.number("queueId"), answer.number("queueOffset")) {
+                (Ok(queue), Ok(offset)) => Some(Place {
+                    queue: i32::try_from(queue).unwrap_or(-1),
+                    offset,
+                }),
+                _ => None,
+            }
+        }
         _ => None,
     };
     load.sent(message, place);
@@ -192,7 +237,10 @@ pub async fn native_consumer(load: Arc<Load>, broker: SocketAddr, broker_name: S
     while let Some(connection) = connect(broker, || load.consuming()).await.map(Arc::new) {
         while load.consuming() {
             let asked = load.moment();
-            let Ok(popped) = connection.pop(&broker_name, &load.group, &load.topic, 32, invisible).await else {
+            let Ok(popped) = connection
+                .pop(&broker_name, &load.group, &load.topic, 32, invisible)
+                .await
+            else {
                 break;
             };
             let arrived = load.moment();
@@ -204,7 +252,9 @@ pub async fn native_consumer(load: Arc<Load>, broker: SocketAddr, broker_name: S
                 let number = load.delivered(&message.record.body, attempt, asked, arrived);
                 if let Some(after) = load.manners(number, attempt) {
                     let (load, connection) = (Arc::clone(&load), Arc::clone(&connection));
-                    tokio::spawn(async move { native_ack(&load, &connection, number, attempt, &message, after).await });
+                    tokio::spawn(async move {
+                        native_ack(&load, &connection, number, attempt, &message, after).await
+                    });
                 }
             }
         }
@@ -212,7 +262,14 @@ pub async fn native_consumer(load: Arc<Load>, broker: SocketAddr, broker_name: S
     }
 }
 
-async fn native_ack(load: &Load, connection: &Native, number: u64, attempt: u32, message: &Popped, after: Duration) {
+async fn native_ack(
+    load: &Load,
+    connection: &Native,
+    number: u64,
+    attempt: u32,
+    message: &Popped,
+    after: Duration,
+) {
     sleep(after).await;
     let asked = load.moment();
     let outcome = match connection.ack(&load.group, message).await {
@@ -232,19 +289,35 @@ pub async fn rest_sender(load: Arc<Load>, gateway: SocketAddr, per_second: u32) 
     let mut ticks = interval(TICK);
     while load.sending() {
         ticks.tick().await;
-        let numbers: Vec<u64> = (0..burst).map(|_| load.next.fetch_add(1, Ordering::SeqCst)).collect();
-        join_all(numbers.iter().map(|number| rest_send(&load, &rest, *number))).await;
+        let numbers: Vec<u64> = (0..burst)
+            .map(|_| load.next.fetch_add(1, Ordering::SeqCst))
+            .collect();
+        join_all(
+            numbers
+                .iter()
+                .map(|number| rest_send(&load, &rest, *number)),
+        )
+        .await;
     }
 }
 
 async fn rest_send(load: &Load, rest: &Rest, message: u64) {
     let path = format!("/v1/ns/default/topics/{}/messages", load.topic);
     let body = json!({"text": body_for(message)}).to_string();
-    let answer = rest.call(hyper::Method::POST, &path, &[("content-type", "application/json")], body).await;
+    let answer = rest
+        .call(
+            hyper::Method::POST,
+            &path,
+            &[("content-type", "application/json")],
+            body,
+        )
+        .await;
     let place = match answer {
         Ok(answer) if answer.status == 201 => {
             let receipt = answer.json();
-            let queue = receipt["queue"]["id"].as_i64().and_then(|queue| i32::try_from(queue).ok());
+            let queue = receipt["queue"]["id"]
+                .as_i64()
+                .and_then(|queue| i32::try_from(queue).ok());
             match (queue, receipt["offset"].as_i64()) {
                 (Some(queue), Some(offset)) => Some(Place { queue, offset }),
                 _ => None,
@@ -258,19 +331,28 @@ async fn rest_send(load: &Load, rest: &Rest, message: u64) {
 /// Receives and acks over REST until the load ends.
 pub async fn rest_consumer(load: Arc<Load>, gateway: SocketAddr) {
     let rest = Rest::new(gateway);
-    let path =
-        format!("/v1/ns/default/groups/{}/receive?topic={}&max=32&wait=200ms&invisibleFor=3s", load.group, load.topic);
+    let path = format!(
+        "/v1/ns/default/groups/{}/receive?topic={}&max=32&wait=200ms&invisibleFor=3s",
+        load.group, load.topic
+    );
     while load.consuming() {
         let asked = load.moment();
         let answer = rest.call(hyper::Method::POST, &path, &[], "").await;
         let arrived = load.moment();
-        let Some(messages) = answer.ok().filter(|answer| answer.status == 200).map(|answer| answer.messages()) else {
+        let Some(messages) = answer
+            .ok()
+            .filter(|answer| answer.status == 200)
+            .map(|answer| answer.messages())
+        else {
             sleep(RECONNECT).await;
             continue;
         };
         let mut now = Vec::new();
         for message in &messages {
-            let attempt = message["attempt"].as_u64().and_then(|attempt| u32::try_from(attempt).ok()).unwrap_or(0);
+            let attempt = message["attempt"]
+                .as_u64()
+                .and_then(|attempt| u32::try_from(attempt).ok())
+                .unwrap_or(0);
             let number = load.delivered(&body_of(message), attempt, asked, arrived);
             let delivery = (number, attempt, text(message, "receipt").to_owned());
             match load.manners(number, attempt) {
@@ -292,13 +374,25 @@ pub async fn rest_consumer(load: Arc<Load>, gateway: SocketAddr) {
 }
 
 async fn rest_ack(load: &Load, rest: &Rest, deliveries: Vec<(u64, u32, String)>) {
-    let receipts: Vec<&str> = deliveries.iter().map(|(_, _, receipt)| receipt.as_str()).collect();
+    let receipts: Vec<&str> = deliveries
+        .iter()
+        .map(|(_, _, receipt)| receipt.as_str())
+        .collect();
     let path = format!("/v1/ns/default/groups/{}/ack", load.group);
     let body = json!({"receipts": receipts}).to_string();
     let asked = load.moment();
-    let answer = rest.call(hyper::Method::POST, &path, &[("content-type", "application/json")], body).await;
+    let answer = rest
+        .call(
+            hyper::Method::POST,
+            &path,
+            &[("content-type", "application/json")],
+            body,
+        )
+        .await;
     let at = load.moment();
-    let results = answer.map(|answer| answer.json()["results"].clone()).unwrap_or(Value::Null);
+    let results = answer
+        .map(|answer| answer.json()["results"].clone())
+        .unwrap_or(Value::Null);
     for (index, (number, attempt, _)) in deliveries.iter().enumerate() {
         let outcome = match results[index]["status"].as_str() {
             Some("acked") => AckOutcome::Settled(at),

@@ -83,7 +83,11 @@ pub enum Fault {
     /// The send was answered, the message is nowhere.
     Lost { message: u64, place: Place },
     /// The send was answered with a place, the message lies elsewhere.
-    Moved { message: u64, answered: Place, found: Place },
+    Moved {
+        message: u64,
+        answered: Place,
+        found: Place,
+    },
     /// The message lies in more than one place.
     Doubled { message: u64, places: Vec<Place> },
     /// Stored or delivered with another body than it was sent with.
@@ -91,11 +95,19 @@ pub enum Fault {
     /// Stored or delivered, never sent.
     Invented { message: u64 },
     /// Two messages, or none where the queue has an entry: the offsets of a queue are not 0, 1, 2, ...
-    Offsets { queue: i32, expected: i64, found: i64 },
+    Offsets {
+        queue: i32,
+        expected: i64,
+        found: i64,
+    },
     /// Handed out by a pop that was asked for after an ack of it had been answered.
     Resurrected { message: u64, attempt: u32 },
     /// An ack of an earlier delivery was answered as settled although a later one had been handed out before it was asked.
-    FalseAck { message: u64, attempt: u32, later: u32 },
+    FalseAck {
+        message: u64,
+        attempt: u32,
+        later: u32,
+    },
     /// Answered as sent and, in a drained queue, neither handed out again nor acked.
     NeverDelivered { message: u64 },
 }
@@ -118,16 +130,24 @@ fn check_log(history: &History, faults: &mut BTreeSet<Fault>) {
     for stored in &history.stored {
         places.entry(stored.message).or_default().push(stored.place);
         if !known.contains(&stored.message) {
-            faults.insert(Fault::Invented { message: stored.message });
+            faults.insert(Fault::Invented {
+                message: stored.message,
+            });
         } else if !stored.intact {
-            faults.insert(Fault::Changed { message: stored.message });
+            faults.insert(Fault::Changed {
+                message: stored.message,
+            });
         }
     }
     for delivered in &history.delivered {
         if !known.contains(&delivered.message) {
-            faults.insert(Fault::Invented { message: delivered.message });
+            faults.insert(Fault::Invented {
+                message: delivered.message,
+            });
         } else if !delivered.intact {
-            faults.insert(Fault::Changed { message: delivered.message });
+            faults.insert(Fault::Changed {
+                message: delivered.message,
+            });
         }
     }
     for sent in &history.sent {
@@ -140,9 +160,11 @@ fn check_log(history: &History, faults: &mut BTreeSet<Fault>) {
         }
         match (sent.answered, found) {
             (Some(place), []) => faults.insert(Fault::Lost { message, place }),
-            (Some(answered), [found]) if *found != answered => {
-                faults.insert(Fault::Moved { message, answered, found: *found })
-            }
+            (Some(answered), [found]) if *found != answered => faults.insert(Fault::Moved {
+                message,
+                answered,
+                found: *found,
+            }),
             _ => false,
         };
     }
@@ -151,12 +173,22 @@ fn check_log(history: &History, faults: &mut BTreeSet<Fault>) {
 fn check_offsets(history: &History, faults: &mut BTreeSet<Fault>) {
     let mut queues: BTreeMap<i32, Vec<i64>> = BTreeMap::new();
     for stored in &history.stored {
-        queues.entry(stored.place.queue).or_default().push(stored.place.offset);
+        queues
+            .entry(stored.place.queue)
+            .or_default()
+            .push(stored.place.offset);
     }
     for (queue, mut offsets) in queues {
         offsets.sort_unstable();
-        if let Some((expected, found)) = (0..).zip(offsets).find(|(expected, found)| expected != found) {
-            faults.insert(Fault::Offsets { queue, expected, found });
+        if let Some((expected, found)) = (0..)
+            .zip(offsets)
+            .find(|(expected, found)| expected != found)
+        {
+            faults.insert(Fault::Offsets {
+                queue,
+                expected,
+                found,
+            });
         }
     }
 }
@@ -173,9 +205,18 @@ fn check_acks(history: &History, faults: &mut BTreeSet<Fault>) {
     }
     let mut deliveries: HashMap<u64, Vec<&Delivered>> = HashMap::new();
     for delivered in &history.delivered {
-        deliveries.entry(delivered.message).or_default().push(delivered);
-        if settled.get(&delivered.message).is_some_and(|(at, _)| *at < delivered.asked) {
-            faults.insert(Fault::Resurrected { message: delivered.message, attempt: delivered.attempt });
+        deliveries
+            .entry(delivered.message)
+            .or_default()
+            .push(delivered);
+        if settled
+            .get(&delivered.message)
+            .is_some_and(|(at, _)| *at < delivered.asked)
+        {
+            faults.insert(Fault::Resurrected {
+                message: delivered.message,
+                attempt: delivered.attempt,
+            });
         }
     }
     for ack in &history.acked {
@@ -185,16 +226,25 @@ fn check_acks(history: &History, faults: &mut BTreeSet<Fault>) {
         // a later attempt exists only because this lease was over; but an ack of it that came first settles the message
         let first = settled.get(&ack.message).map_or(0, |(_, attempt)| *attempt);
         let later = deliveries.get(&ack.message).into_iter().flatten();
-        let later =
-            later.filter(|other| other.attempt > ack.attempt && other.arrived < ack.asked && first <= ack.attempt);
+        let later = later.filter(|other| {
+            other.attempt > ack.attempt && other.arrived < ack.asked && first <= ack.attempt
+        });
         if let Some(later) = later.map(|other| other.attempt).max() {
-            faults.insert(Fault::FalseAck { message: ack.message, attempt: ack.attempt, later });
+            faults.insert(Fault::FalseAck {
+                message: ack.message,
+                attempt: ack.attempt,
+                later,
+            });
         }
     }
 }
 
 fn check_drained(history: &History, faults: &mut BTreeSet<Fault>) {
-    let delivered: BTreeSet<u64> = history.delivered.iter().map(|delivered| delivered.message).collect();
+    let delivered: BTreeSet<u64> = history
+        .delivered
+        .iter()
+        .map(|delivered| delivered.message)
+        .collect();
     let last_ack: HashMap<u64, bool> = history.acked.iter().fold(HashMap::new(), |mut all, ack| {
         *all.entry(ack.message).or_insert(false) |= ack.outcome != AckOutcome::Gone;
         all
@@ -202,7 +252,9 @@ fn check_drained(history: &History, faults: &mut BTreeSet<Fault>) {
     for sent in history.sent.iter().filter(|sent| sent.answered.is_some()) {
         let settled = last_ack.get(&sent.message).copied().unwrap_or(false);
         if !delivered.contains(&sent.message) || !settled {
-            faults.insert(Fault::NeverDelivered { message: sent.message });
+            faults.insert(Fault::NeverDelivered {
+                message: sent.message,
+            });
         }
     }
 }
@@ -212,28 +264,60 @@ mod tests {
     use super::*;
 
     fn sent(message: u64, queue: i32, offset: i64) -> Sent {
-        Sent { message, answered: Some(Place { queue, offset }) }
+        Sent {
+            message,
+            answered: Some(Place { queue, offset }),
+        }
     }
 
     fn stored(message: u64, queue: i32, offset: i64) -> Stored {
-        Stored { message, place: Place { queue, offset }, intact: true }
+        Stored {
+            message,
+            place: Place { queue, offset },
+            intact: true,
+        }
     }
 
     fn delivered(message: u64, attempt: u32, asked: Moment) -> Delivered {
-        Delivered { message, attempt, asked, arrived: asked + 1, intact: true }
+        Delivered {
+            message,
+            attempt,
+            asked,
+            arrived: asked + 1,
+            intact: true,
+        }
     }
 
     fn acked(message: u64, attempt: u32, asked: Moment, outcome: AckOutcome) -> Acked {
-        Acked { message, attempt, asked, outcome }
+        Acked {
+            message,
+            attempt,
+            asked,
+            outcome,
+        }
     }
 
     /// Two messages sent, delivered and acked, one more of unknown outcome.
     fn good() -> History {
         History {
-            sent: vec![sent(1, 0, 0), sent(2, 0, 1), Sent { message: 3, answered: None }],
+            sent: vec![
+                sent(1, 0, 0),
+                sent(2, 0, 1),
+                Sent {
+                    message: 3,
+                    answered: None,
+                },
+            ],
             stored: vec![stored(1, 0, 0), stored(2, 0, 1)],
-            delivered: vec![delivered(1, 1, 10), delivered(2, 1, 10), delivered(2, 2, 20)],
-            acked: vec![acked(1, 1, 12, AckOutcome::Settled(13)), acked(2, 2, 22, AckOutcome::Settled(23))],
+            delivered: vec![
+                delivered(1, 1, 10),
+                delivered(2, 1, 10),
+                delivered(2, 2, 20),
+            ],
+            acked: vec![
+                acked(1, 1, 12, AckOutcome::Settled(13)),
+                acked(2, 2, 22, AckOutcome::Settled(23)),
+            ],
             drained: true,
         }
     }
@@ -249,7 +333,16 @@ mod tests {
         history.stored.push(stored(3, 1, 0));
         assert_eq!(check(&history), []);
         history.stored.push(stored(3, 1, 1));
-        let places = vec![Place { queue: 1, offset: 0 }, Place { queue: 1, offset: 1 }];
+        let places = vec![
+            Place {
+                queue: 1,
+                offset: 0,
+            },
+            Place {
+                queue: 1,
+                offset: 1,
+            },
+        ];
         assert_eq!(check(&history), [Fault::Doubled { message: 3, places }]);
     }
 
@@ -257,15 +350,40 @@ mod tests {
     fn an_answered_send_that_is_missing_is_lost() {
         let mut history = good();
         history.stored.pop();
-        assert_eq!(check(&history), [Fault::Lost { message: 2, place: Place { queue: 0, offset: 1 } }]);
+        assert_eq!(
+            check(&history),
+            [Fault::Lost {
+                message: 2,
+                place: Place {
+                    queue: 0,
+                    offset: 1
+                }
+            }]
+        );
     }
 
     #[test]
     fn an_answered_send_at_another_place_is_moved() {
         let mut history = good();
         history.sent[1] = sent(2, 0, 7);
-        let (answered, found) = (Place { queue: 0, offset: 7 }, Place { queue: 0, offset: 1 });
-        assert_eq!(check(&history), [Fault::Moved { message: 2, answered, found }]);
+        let (answered, found) = (
+            Place {
+                queue: 0,
+                offset: 7,
+            },
+            Place {
+                queue: 0,
+                offset: 1,
+            },
+        );
+        assert_eq!(
+            check(&history),
+            [Fault::Moved {
+                message: 2,
+                answered,
+                found
+            }]
+        );
     }
 
     #[test]
@@ -273,21 +391,40 @@ mod tests {
         let mut history = good();
         history.stored[0].intact = false;
         history.delivered.push(delivered(99, 1, 30));
-        assert_eq!(check(&history), [Fault::Changed { message: 1 }, Fault::Invented { message: 99 }]);
+        assert_eq!(
+            check(&history),
+            [
+                Fault::Changed { message: 1 },
+                Fault::Invented { message: 99 }
+            ]
+        );
     }
 
     #[test]
     fn a_hole_in_a_queue_is_found() {
         let mut history = good();
         history.stored.push(stored(3, 0, 3));
-        assert_eq!(check(&history), [Fault::Offsets { queue: 0, expected: 2, found: 3 }]);
+        assert_eq!(
+            check(&history),
+            [Fault::Offsets {
+                queue: 0,
+                expected: 2,
+                found: 3
+            }]
+        );
     }
 
     #[test]
     fn a_delivery_asked_for_after_the_answered_ack_is_a_resurrection() {
         let mut history = good();
         history.delivered.push(delivered(1, 2, 14));
-        assert_eq!(check(&history), [Fault::Resurrected { message: 1, attempt: 2 }]);
+        assert_eq!(
+            check(&history),
+            [Fault::Resurrected {
+                message: 1,
+                attempt: 2
+            }]
+        );
     }
 
     #[test]
@@ -309,7 +446,14 @@ mod tests {
     fn an_ack_of_a_lease_that_was_over_is_false() {
         let mut history = good();
         history.acked[1] = acked(2, 1, 22, AckOutcome::Settled(23));
-        assert_eq!(check(&history), [Fault::FalseAck { message: 2, attempt: 1, later: 2 }]);
+        assert_eq!(
+            check(&history),
+            [Fault::FalseAck {
+                message: 2,
+                attempt: 1,
+                later: 2
+            }]
+        );
         history.acked[1].outcome = AckOutcome::Gone;
         history.acked.push(acked(2, 2, 24, AckOutcome::Settled(25)));
         assert_eq!(check(&history), []);

@@ -32,6 +32,8 @@ pub(crate) struct Sizes {
 
 /// Bytes of one consume-queue unit.
 pub(crate) const UNIT_BYTES: u64 = 20;
+/// The same, as a length in memory.
+pub(crate) const UNIT_LEN: usize = 20;
 
 impl Layout {
     /// The store at `root`, or at `root/store` if only that holds a commit log.

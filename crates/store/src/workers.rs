@@ -17,6 +17,9 @@ const LONG: Duration = Duration::from_secs(1);
 /// Wait after the next file could not be made.
 const RETRY: Duration = Duration::from_millis(100);
 
+/// What a thread runs until the store stops.
+type Work = fn(&Shared);
+
 /// The threads of a store; stopped when dropped.
 #[derive(Debug)]
 pub(crate) struct Threads {
@@ -35,7 +38,7 @@ impl Threads {
 
     pub(crate) fn start(shared: &Arc<Shared>) -> Result<Threads, StoreError> {
         let threads = Threads::none(shared);
-        let workers: [(&str, fn(&Shared)); 4] = [
+        let workers: [(&str, Work); 4] = [
             ("store-flush", flush),
             ("store-dispatch", dispatch),
             ("store-queues", maintain),

@@ -2,7 +2,14 @@
 //!
 //! `GANTRY_CRASH_SEEDS=1000` runs that many seeds; otherwise as many as fit ten seconds.
 //! `GANTRY_CRASH_SEED=7` runs one.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test program: what is unexpected ends it"
+)]
 
+#[allow(unreachable_pub, reason = "a module of this program")]
 mod crash_world;
 
 use clock::{Clock, Monotonic, SystemClock};

@@ -1,5 +1,11 @@
 //! One flipped bit anywhere: the store starts, says what it cannot read, serves everything else
 //! and deletes nothing (nats-io/nats-server#7556, apache/iggy#2572; case BL-06).
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test program: what is unexpected ends it"
+)]
 
 mod support;
 
@@ -121,7 +127,7 @@ fn a_flipped_bit_in_the_log_costs_that_record_and_nothing_else() {
         for byte in 0..u64::from(victim.wrote_bytes) {
             let what = format!("byte {byte}, clean {clean}");
             let disk = disk.kill();
-            disk.flip_bit(&path, from + byte, u8::try_from(byte % 8).unwrap());
+            assert!(disk.flip_bit(&path, from + byte, u8::try_from(byte % 8).unwrap()));
             let damaged = log_until(&disk, end);
             let (store, report) = open(&disk, 1 << 30);
             check_all_but(&store, &stored, Some(lost), &what);
@@ -167,7 +173,7 @@ fn a_flipped_bit_in_the_last_record_does_not_move_the_end() {
     let (disk, stored) = filled(true);
     let victim = stored[59].1;
     let (path, from) = log_file(victim.physical_offset);
-    disk.flip_bit(&path, from + 90, 3);
+    assert!(disk.flip_bit(&path, from + 90, 3));
     let (store, report) = open(&disk, 1 << 30);
     assert_eq!(report.dispatched_to, victim.end());
     assert_eq!(report.damaged.len(), 1);
@@ -192,7 +198,7 @@ fn a_flipped_bit_in_a_queue_file_is_repaired_from_the_log() {
                 }
                 let what = format!("bit {bit}, verify {verify}, clean {clean}");
                 let disk = disk.kill();
-                disk.flip_bit(path, 3 * 20 + bit / 8, u8::try_from(bit % 8).unwrap());
+                assert!(disk.flip_bit(path, 3 * 20 + bit / 8, u8::try_from(bit % 8).unwrap()));
                 let (store, report) = open(&disk, verify);
                 assert_eq!(report.damaged, [], "{what}");
                 check_all_but(&store, &stored, None, &what);
@@ -223,7 +229,7 @@ fn a_flipped_bit_in_a_small_file_loses_nothing() {
             for byte in bytes {
                 let what = format!("{name} byte {byte} clean {clean}");
                 let disk = disk.kill();
-                disk.flip_bit(&path, byte, u8::try_from(byte % 8).unwrap());
+                assert!(disk.flip_bit(&path, byte, u8::try_from(byte % 8).unwrap()));
                 let (store, report) = open(&disk, 1 << 30);
                 assert_eq!(report.damaged, [], "{what}");
                 assert_eq!(report.dispatched_to, stored[59].1.end(), "{what}");

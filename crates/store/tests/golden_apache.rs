@@ -1,4 +1,10 @@
 //! Opens directories written by Apache RocketMQ 5.4.0 and serves every message in them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test program: what is unexpected ends it"
+)]
 
 mod support;
 

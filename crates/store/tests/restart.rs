@@ -1,4 +1,10 @@
 //! Appends, reads and restarts on the real disk.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test program: what is unexpected ends it"
+)]
 
 mod support;
 

@@ -1,4 +1,10 @@
 //! Full disks, failing syncs, a stuck disk: what the store answers, and that it goes on after.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test program: what is unexpected ends it"
+)]
 
 mod support;
 

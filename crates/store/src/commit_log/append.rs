@@ -219,10 +219,8 @@ impl CommitLog {
         let Prepared { file, token } = self.next.take(base, enter)?;
         let room = state.room();
         if room >= BLANK_BYTES {
-            let mut blank = [0; BLANK_BYTES as usize];
-            let (size, magic) = blank.split_at_mut(4);
-            size.copy_from_slice(&u32::try_from(room).unwrap_or(u32::MAX).to_be_bytes());
-            magic.copy_from_slice(&MAGIC_BLANK.to_be_bytes());
+            let size = u32::try_from(room).unwrap_or(u32::MAX).to_be_bytes();
+            let blank = [size, MAGIC_BLANK.to_be_bytes()].concat();
             self.put_bytes(state, &blank, base)?;
         }
         state.file = Some(file);

@@ -4,7 +4,7 @@
 //! i64 physical offset | i32 size | i64 tag code          (big-endian, RocketMQ 5.4.0 ConsumeQueue)
 //! ```
 
-use crate::layout::UNIT_BYTES;
+use crate::layout::UNIT_LEN;
 use crate::{PhysicalOffset, QueueOffset};
 
 /// One message of a queue: where its record lies.
@@ -30,7 +30,6 @@ pub(crate) struct Unit {
 
 /// Size that marks a position whose message is gone (RocketMQ fills with `Integer.MAX_VALUE`).
 const HOLE_SIZE: u32 = 0x7fff_ffff;
-const LEN: usize = UNIT_BYTES as usize;
 
 impl Unit {
     /// A position whose message is not in the log any more.
@@ -59,7 +58,7 @@ impl Unit {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Unit> {
         let physical = i64::from_be_bytes(bytes.get(..8)?.try_into().ok()?);
         let size = i32::from_be_bytes(bytes.get(8..12)?.try_into().ok()?);
-        let tags_code = i64::from_be_bytes(bytes.get(12..LEN)?.try_into().ok()?);
+        let tags_code = i64::from_be_bytes(bytes.get(12..UNIT_LEN)?.try_into().ok()?);
         Some(Unit {
             physical: u64::try_from(physical).ok()?,
             size: u32::try_from(size).ok().filter(|size| *size > 0)?,
@@ -69,7 +68,7 @@ impl Unit {
 
     /// All whole units of `bytes`; `None` where there is none.
     pub(crate) fn decode_all(bytes: &[u8]) -> impl Iterator<Item = Option<Unit>> + '_ {
-        bytes.chunks_exact(LEN).map(Unit::decode)
+        bytes.chunks_exact(UNIT_LEN).map(Unit::decode)
     }
 
     pub(crate) fn entry(self, queue_offset: u64) -> QueueEntry {

@@ -7,7 +7,7 @@
 use super::entry::Unit;
 use crate::StoreError;
 use crate::disk::{Disk, DiskFile};
-use crate::layout::{UNIT_BYTES, file_name, list};
+use crate::layout::{UNIT_BYTES, UNIT_LEN, file_name, list};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -75,7 +75,7 @@ impl QueueFiles {
         let Some(handle) = self.handle(&path, false)? else {
             return Ok(Vec::new());
         };
-        let mut bytes = vec![0; count.saturating_mul(UNIT_BYTES as usize)];
+        let mut bytes = vec![0; count.saturating_mul(UNIT_LEN)];
         let got = handle
             .read_at(first * UNIT_BYTES, &mut bytes)
             .map_err(|e| StoreError::io("read", &path, e))?;

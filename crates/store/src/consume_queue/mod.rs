@@ -64,6 +64,9 @@ impl State {
     }
 }
 
+/// A position and its unit, `None` where none was ever written.
+pub(crate) type Placed = (u64, Option<Unit>);
+
 /// What became of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Put {
@@ -168,7 +171,7 @@ impl ConsumeQueue {
         files: &QueueFiles,
         from: u64,
         max: usize,
-    ) -> Result<(Vec<(u64, Option<Unit>)>, bool), StoreError> {
+    ) -> Result<(Vec<Placed>, bool), StoreError> {
         let on_disk_part = {
             let state = self.state.lock();
             let from = from.max(state.min);

@@ -7,11 +7,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Queues of one topic by number.
+type OfTopic = HashMap<i32, Arc<ConsumeQueue>>;
+
 /// All queues, by topic and number.
 #[derive(Debug)]
 pub(crate) struct QueueTable {
     files: QueueFiles,
-    queues: RwLock<HashMap<Arc<str>, HashMap<i32, Arc<ConsumeQueue>>>>,
+    queues: RwLock<HashMap<Arc<str>, OfTopic>>,
     /// Queues with units that are only in memory.
     dirty: Mutex<Vec<Arc<ConsumeQueue>>>,
     /// Queues with files that were not synced.

@@ -294,15 +294,19 @@ impl Image {
         }
     }
 
-    pub(super) fn flip_bit(&mut self, path: &Path, at: u64, bit: u8) {
+    pub(super) fn flip_bit(&mut self, path: &Path, at: u64, bit: u8) -> bool {
         let Some(Node::File(number)) = self.find(path) else {
-            panic!("no file {}", path.display());
+            return false;
         };
         let inode = self.inodes.entry(number).or_default();
+        let mut flipped = false;
         for content in [&mut inode.content, &mut inode.durable] {
-            let byte = content.get_mut(index(at)).expect("file is shorter");
-            *byte ^= 1 << bit;
+            if let Some(byte) = content.get_mut(index(at)) {
+                *byte ^= 1 << (bit % 8);
+                flipped = true;
+            }
         }
+        flipped
     }
 
     pub(super) fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {

@@ -124,12 +124,11 @@ impl SimDisk {
         self.state.lock().image.used()
     }
 
-    /// Changes bytes of a file behind everyone's back, on the medium too.
-    ///
-    /// # Panics
-    /// When there is no such file or it is shorter.
-    pub fn flip_bit(&self, path: &Path, at: u64, bit: u8) {
-        self.state.lock().image.flip_bit(path, at, bit);
+    /// Changes a bit of a file behind everyone's back, on the medium too. False when there is no
+    /// such file or it is shorter.
+    #[must_use]
+    pub fn flip_bit(&self, path: &Path, at: u64, bit: u8) -> bool {
+        self.state.lock().image.flip_bit(path, at, bit)
     }
 
     /// Content of all files by path, for comparing.

@@ -12,7 +12,7 @@ impl Rng {
     }
 
     /// Any 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -22,7 +22,7 @@ impl Rng {
 
     /// A number below `bound`; 0 when that is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        if bound == 0 { 0 } else { self.next() % bound }
+        if bound == 0 { 0 } else { self.bits() % bound }
     }
 
     /// True once in `n` on average.
@@ -33,6 +33,6 @@ impl Rng {
     /// A stream of its own.
     #[must_use]
     pub fn fork(&mut self) -> Rng {
-        Rng(self.next())
+        Rng(self.bits())
     }
 }

@@ -73,6 +73,14 @@ impl RouteCache {
         Arc::clone(topics.entry(topic.to_owned()).or_default())
     }
 
+    /// Forgets what is known of a topic by this entry, not by a newer one.
+    fn forget_entry(&self, topic: &str, entry: &Arc<Entry>) {
+        let mut topics = self.topics.write();
+        if topics.get(topic).is_some_and(|now| Arc::ptr_eq(now, entry)) {
+            topics.remove(topic);
+        }
+    }
+
     /// Forgets a topic (it was deleted).
     pub(super) fn forget(&self, topic: &str) {
         self.topics.write().remove(topic);
@@ -151,7 +159,8 @@ impl Upstream {
                 Ok(Some(route))
             }
             ResponseCode::TopicNotExist => {
-                self.0.routes.forget(topic);
+                // Another caller may have made the topic since, and learned its route before the name servers did.
+                self.0.routes.forget_entry(topic, &entry);
                 Ok(None)
             }
             _ => Err(mapping::answer(&response, mapping::About::Topic(topic))),

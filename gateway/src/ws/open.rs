@@ -11,12 +11,14 @@ use super::jobs::{Done, refusal};
 use crate::error::{ApiError, Code};
 use crate::params::{check_group, check_namespace, check_topic};
 use crate::state::AppState;
-use crate::upstream::{Scope, SettleOp, SettleStatus, Settlement};
+use crate::upstream::{Lease, Scope, SettleOp, SettleStatus, Settlement};
 
 const CALL: Duration = Duration::from_secs(10);
 
 pub(super) async fn open(state: AppState, sub: u32, spec: Box<Subscribe>) -> Done {
-    let result = look_up(&state, &spec).await.map_err(|error| refusal(&error));
+    let result = look_up(&state, &spec)
+        .await
+        .map_err(|error| refusal(&error));
     Done::Event(Event::Opened { sub, result })
 }
 
@@ -28,11 +30,19 @@ async fn look_up(state: &AppState, spec: &Subscribe) -> Result<Opened, ApiError>
     }
     let deadline = Instant::now() + CALL;
     let topic = spec.topic.as_deref();
-    let group = state.upstream.group_for_receive(&spec.group, topic, deadline).await?;
+    let group = state
+        .upstream
+        .group_for_receive(&spec.group, topic, deadline)
+        .await?;
     let invisible_ms = spec.invisible_ms.unwrap_or(group.spec.invisible_ms);
     let (adopted, gone) = adopt(state, spec, invisible_ms).await?;
     let lag = unsettled(&state.upstream.lag(&spec.group, deadline).await?, topic);
-    Ok(Opened { adopted, gone, lag, invisible_ms })
+    Ok(Opened {
+        adopted,
+        gone,
+        lag,
+        invisible_ms,
+    })
 }
 
 /// Messages of the topic, or of all of the group, that are not settled yet; with a filter an upper bound.
@@ -40,42 +50,56 @@ fn unsettled(lags: &[(String, GroupLag)], topic: Option<&str>) -> u64 {
     let counts = |queue: &&QueueLag| {
         let of = |topic: &str| {
             queue.topic == topic
-                || (queue.retry && queue.topic.strip_suffix(topic).is_some_and(|head| head.ends_with('+')))
+                || (queue.retry
+                    && queue
+                        .topic
+                        .strip_suffix(topic)
+                        .is_some_and(|head| head.ends_with('+')))
         };
         topic.is_none_or(of)
     };
     let queues = lags.iter().flat_map(|(_, lag)| &lag.queues).filter(counts);
     queues
         .map(|queue| {
-            u64::try_from(queue.max_offset - queue.next_deliver).unwrap_or(0) + queue.in_flight + queue.waiting
+            u64::try_from(queue.max_offset - queue.next_deliver).unwrap_or(0)
+                + queue.in_flight
+                + queue.waiting
         })
         .sum()
 }
 
-/// Extends each receipt of `resume`: those that still hold their lease go on here.
-async fn adopt(state: &AppState, spec: &Subscribe, invisible_ms: u64) -> Result<(Vec<String>, Vec<String>), ApiError> {
-    let (mut asked, mut held, mut adopted, mut gone) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for receipt in &spec.resume {
-        match state.receipts.decode(&Scope, &spec.group, receipt) {
-            Ok(lease) => {
-                asked.push(Settlement { lease, op: SettleOp::Extend { invisible_ms: Some(invisible_ms) } });
-                held.push(receipt);
-            }
-            Err(_) => gone.push(receipt.clone()),
-        }
-    }
-    if asked.is_empty() {
-        return Ok((adopted, gone));
-    }
-    let answers = state.upstream.settle(&Scope, &spec.group, &asked, Instant::now() + CALL).await;
-    for (receipt, answer) in held.into_iter().zip(answers) {
-        match answer.status {
-            SettleStatus::Extended => adopted.push(receipt.clone()),
-            SettleStatus::Unavailable => {
-                return Err(ApiError::new(
-                    Code::BrokerUnavailable,
-                    "a broker whose leases are to be resumed cannot be reached",
-                ));
+/// Extends each receipt of `resume`: those that still hold their lease go on here. Both lists keep the order given.
+async fn adopt(
+    state: &AppState,
+    spec: &Subscribe,
+    invisible_ms: u64,
+) -> Result<(Vec<String>, Vec<String>), ApiError> {
+    let decode = |receipt: &String| state.receipts.decode(&Scope, &spec.group, receipt).ok();
+    let leases: Vec<Option<Lease>> = spec.resume.iter().map(decode).collect();
+    let extend = |lease: &Lease| Settlement {
+        lease: lease.clone(),
+        op: SettleOp::Extend {
+            invisible_ms: Some(invisible_ms),
+        },
+    };
+    let asked: Vec<Settlement> = leases.iter().flatten().map(extend).collect();
+    let answers = if asked.is_empty() {
+        Vec::new()
+    } else {
+        let deadline = Instant::now() + CALL;
+        state
+            .upstream
+            .settle(&Scope, &spec.group, &asked, deadline)
+            .await
+    };
+    let (mut answers, mut adopted, mut gone) = (answers.iter(), Vec::new(), Vec::new());
+    for (receipt, lease) in spec.resume.iter().zip(&leases) {
+        let answer = lease.as_ref().and_then(|_| answers.next());
+        match answer.map(|answer| answer.status) {
+            Some(SettleStatus::Extended) => adopted.push(receipt.clone()),
+            Some(SettleStatus::Unavailable) => {
+                let detail = "a broker whose leases are to be resumed cannot be reached";
+                return Err(ApiError::new(Code::BrokerUnavailable, detail));
             }
             _ => gone.push(receipt.clone()),
         }

@@ -32,14 +32,21 @@ pub(crate) enum Got {
 
 /// Opens a socket with these headers; the HTTP status where it is refused.
 pub(crate) async fn connect(gateway: SocketAddr, headers: &[(&str, &str)]) -> Result<Socket, u16> {
-    let mut request = format!("ws://{gateway}/v1/ws").into_client_request().unwrap();
+    let mut request = format!("ws://{gateway}/v1/ws")
+        .into_client_request()
+        .unwrap();
     for (name, value) in headers {
         let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
-        request.headers_mut().append(name, HeaderValue::from_str(value).unwrap());
+        request
+            .headers_mut()
+            .append(name, HeaderValue::from_str(value).unwrap());
     }
     let tcp = TcpStream::connect(gateway).await.unwrap();
     match client_async(request, tcp).await {
-        Ok((stream, _)) => Ok(Socket { stream, kept: VecDeque::new() }),
+        Ok((stream, _)) => Ok(Socket {
+            stream,
+            kept: VecDeque::new(),
+        }),
         Err(Error::Http(answer)) => Err(answer.status().as_u16()),
         Err(other) => panic!("handshake: {other}"),
     }
@@ -47,7 +54,9 @@ pub(crate) async fn connect(gateway: SocketAddr, headers: &[(&str, &str)]) -> Re
 
 /// Opens a socket and takes its `welcome`.
 pub(crate) async fn open(gateway: SocketAddr) -> Socket {
-    let mut socket = connect(gateway, &[("sec-websocket-protocol", "mq.v1.json")]).await.unwrap();
+    let mut socket = connect(gateway, &[("sec-websocket-protocol", "mq.v1.json")])
+        .await
+        .unwrap();
     let welcome = socket.frame().await;
     assert_eq!(welcome["op"], "welcome");
     socket

@@ -1,5 +1,9 @@
 //! What the socket tests share: gateways, alone or with a name server and a broker, all in this process.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub(crate) mod client;
@@ -18,27 +22,50 @@ use tokio::net::TcpStream;
 
 /// Settings of a gateway on a free loopback port, authentication off.
 pub(crate) fn config() -> Config {
-    Config { listen: ([127, 0, 0, 1], 0).into(), auth: gateway::Auth::Off, auto_create: true, ..Config::default() }
+    let listen = ([127, 0, 0, 1], 0).into();
+    let admin_listen = node::AdminListen::Off;
+    Config {
+        listen,
+        admin_listen,
+        auth: gateway::Auth::Off,
+        auto_create: true,
+        ..Config::default()
+    }
 }
 
 /// A gateway in this process.
 pub(crate) struct Gateway {
-    pub addr: SocketAddr,
-    draining: tokio_util::sync::CancellationToken,
+    pub(crate) addr: SocketAddr,
+    running: gateway::Running,
+    dir: TempDir,
 }
+
 impl Gateway {
+    /// With no broker to talk to.
     pub(crate) async fn alone(config: Config) -> Self {
-        let config = Config { namesrv: vec!["127.0.0.1:1".into()], ..config };
-        let context = Context::quiet(Arc::new(SystemClock::new()));
-        let state = gateway::AppState::new(config, &context, gateway::receipt::ReceiptKeys::new(&[(1, [7; 32])]));
-        let draining = state.draining.clone();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        tokio::spawn(async move { axum::serve(listener, gateway::app(state)).await.unwrap() });
-        Self { addr, draining }
+        Self::start(Config {
+            namesrv: vec!["127.0.0.1:1".into()],
+            ..config
+        })
+        .await
     }
+
+    pub(crate) async fn start(mut config: Config) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        config.data = dir.path().to_owned();
+        let running = gateway::start(config, &Context::quiet(Arc::new(SystemClock::new())))
+            .await
+            .unwrap();
+        Self {
+            addr: running.addr(),
+            running,
+            dir,
+        }
+    }
+
+    /// What SIGTERM begins.
     pub(crate) fn drain(&self) {
-        self.draining.cancel();
+        self.running.state().draining.cancel();
     }
 
     /// Status of a request without a body.
@@ -48,19 +75,36 @@ impl Gateway {
 
     /// A REST call in the namespace `default`; its status and JSON.
     pub(crate) async fn call(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
-        let text = if body.is_null() { String::new() } else { body.to_string() };
-        let (status, body) = request(self.addr, method, &format!("/v1/ns/default{path}"), &text).await;
+        let text = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
+        let (status, body) =
+            request(self.addr, method, &format!("/v1/ns/default{path}"), &text).await;
         (status, serde_json::from_str(&body).unwrap_or(Value::Null))
     }
 
     /// Sends one text message over REST.
     pub(crate) async fn send(&self, topic: &str, text: &str) {
-        let (status, answer) = self.call("POST", &format!("/topics/{topic}/messages"), json!({"text": text})).await;
+        let (status, answer) = self
+            .call(
+                "POST",
+                &format!("/topics/{topic}/messages"),
+                json!({"text": text}),
+            )
+            .await;
         assert_eq!(status, 201, "{answer}");
     }
 
     /// Messages of one REST receive.
-    pub(crate) async fn receive(&self, group: &str, topic: &str, max: u32, wait: &str) -> Vec<Value> {
+    pub(crate) async fn receive(
+        &self,
+        group: &str,
+        topic: &str,
+        max: u32,
+        wait: &str,
+    ) -> Vec<Value> {
         let path = format!("/groups/{group}/receive?topic={topic}&max={max}&wait={wait}");
         let (status, answer) = self.call("POST", &path, Value::Null).await;
         assert_eq!(status, 200, "{answer}");
@@ -69,11 +113,23 @@ impl Gateway {
 
     /// Messages of the group that are not settled.
     pub(crate) async fn lag(&self, group: &str) -> u64 {
-        let (status, answer) = self.call("GET", &format!("/groups/{group}/lag"), Value::Null).await;
+        let (status, answer) = self
+            .call("GET", &format!("/groups/{group}/lag"), Value::Null)
+            .await;
         assert_eq!(status, 200, "{answer}");
-        let queues = answer["queues"].as_array().or(answer["items"].as_array()).unwrap();
-        let of = |queue: &Value, name: &str| queue[name].as_u64().unwrap_or_else(|| panic!("{name} in {queue}"));
-        queues.iter().map(|queue| of(queue, "ready") + of(queue, "inFlight") + of(queue, "retrying")).sum()
+        let queues = answer["queues"]
+            .as_array()
+            .or(answer["items"].as_array())
+            .unwrap();
+        let of = |queue: &Value, name: &str| {
+            queue[name]
+                .as_u64()
+                .unwrap_or_else(|| panic!("{name} in {queue}"))
+        };
+        queues
+            .iter()
+            .map(|queue| of(queue, "ready") + of(queue, "inFlight") + of(queue, "retrying"))
+            .sum()
     }
 
     /// Waits until nothing of the group is unsettled.
@@ -84,15 +140,87 @@ impl Gateway {
             if lag == 0 {
                 return;
             }
-            assert!(tokio::time::Instant::now() < end, "lag of {group} is still {lag}");
+            assert!(
+                tokio::time::Instant::now() < end,
+                "lag of {group} is still {lag}"
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// A name server, a broker and a gateway.
+pub(crate) struct Cluster {
+    pub(crate) gateway: Gateway,
+    namesrv: namesrv::Running,
+    running: broker::Running,
+    data: TempDir,
+}
+
+impl Cluster {
+    pub(crate) async fn start() -> Self {
+        Self::with(config()).await
+    }
+
+    pub(crate) async fn with(config: Config) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let context = || Context::quiet(Arc::new(SystemClock::new()));
+        let loopback: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let names = namesrv::Config {
+            listen: loopback,
+            admin_listen: node::AdminListen::Off,
+            ..namesrv::Config::default()
+        };
+        let namesrv = namesrv::start(names, context()).await.unwrap();
+        let mut settings = broker::Config::default();
+        settings.listen = loopback;
+        settings.data = data.path().to_owned();
+        settings.namesrv = vec![namesrv.addr().to_string()];
+        settings.fast_port = false;
+        settings.admin_listen = node::AdminListen::Off;
+        settings.segment.size = node::ByteSize::mib(16);
+        settings.flush.mode = broker::FlushMode::Async;
+        let running = broker::start(settings, &context()).await.unwrap();
+        let gateway = Gateway::start(Config {
+            namesrv: vec![namesrv.addr().to_string()],
+            ..config
+        })
+        .await;
+        let cluster = Self {
+            gateway,
+            namesrv,
+            running,
+            data,
+        };
+        cluster.registered().await;
+        cluster
+    }
+
+    /// Waits until the gateway finds the broker.
+    async fn registered(&self) {
+        let end = tokio::time::Instant::now() + Duration::from_secs(10);
+        let upstream = &self.gateway.running.state().upstream;
+        while upstream
+            .cluster(end)
+            .await
+            .map_or(true, |brokers| brokers.is_empty())
+        {
+            assert!(
+                tokio::time::Instant::now() < end,
+                "the broker is not registered"
+            );
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 }
 
 async fn request(addr: SocketAddr, method: &str, path: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(addr).await.unwrap();
-    let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
+    let kind = if body.is_empty() {
+        ""
+    } else {
+        "Content-Type: application/json\r\n"
+    };
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n{kind}Content-Length: {}\r\n\r\n{body}",
         body.len()
@@ -102,9 +230,22 @@ async fn request(addr: SocketAddr, method: &str, path: &str, body: &str) -> (u16
     stream.read_to_end(&mut answer).await.unwrap();
     let text = String::from_utf8(answer).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
-    let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-    (status, if chunked { unchunk(body) } else { body.to_owned() })
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .unwrap();
+    let chunked = head
+        .to_ascii_lowercase()
+        .contains("transfer-encoding: chunked");
+    (
+        status,
+        if chunked {
+            unchunk(body)
+        } else {
+            body.to_owned()
+        },
+    )
 }
 
 fn unchunk(mut body: &str) -> String {

@@ -284,7 +284,14 @@ impl Upstream {
         {
             Ok(_) => Ok(()),
             Err(error) if error.code() == Code::TopicExists => {
-                self.refresh_route(topic, deadline).await.map(|_| ())
+                // Another caller was first; the name servers may not tell of it yet, the brokers do.
+                let (found, _) = self.topic_now(topic, deadline).await?;
+                let masters = self.masters(deadline).await?;
+                let at =
+                    |topic: BrokerTopic| Some((masters.by_name.get(&topic.broker)?.clone(), topic));
+                let found: Vec<(String, BrokerTopic)> = found.into_iter().filter_map(at).collect();
+                self.learn_topic(topic, &found);
+                Ok(())
             }
             Err(error) => Err(error),
         }

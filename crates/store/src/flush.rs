@@ -22,6 +22,8 @@ pub(crate) type Done = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 /// `flushCommitLogThoroughInterval`).
 const THOROUGH: Duration = Duration::from_secs(10);
 const PAGE_BYTES: u64 = 4096;
+/// Dirty bytes that are synced without waiting for the interval, so that no sync is a burst.
+const DIRTY_MAX_BYTES: u64 = 32 << 20;
 /// Larger buffers are not kept.
 const SPARE_MAX_BYTES: usize = 8 << 20;
 
@@ -117,6 +119,7 @@ impl Flusher {
                 let enough = dirty_bytes >= u64::from(pages_min) * PAGE_BYTES;
                 shared.waiters.any()
                     || age >= THOROUGH
+                    || dirty_bytes >= DIRTY_MAX_BYTES
                     || (enough && age >= Duration::from_millis(interval_ms))
             }
         }

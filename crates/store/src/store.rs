@@ -1,13 +1,13 @@
 //! The store: what others see of it.
 
-use crate::commit_log::{DamagedRange, Place};
-use crate::disk::Disk;
+use crate::commit_log::{Appended, DamagedRange, Place};
+use crate::disk::{Disk, WriteWay};
 use crate::dispatch::Step;
 use crate::flush::when_flushed;
 use crate::maintain::BACKLOG_MAX;
 use crate::open::{self, RecoveryReport};
 use crate::options::{BLANK_BYTES, Workers};
-use crate::record::{is_topic, takes_position};
+use crate::record::is_topic;
 use crate::shared::Shared;
 use crate::workers::Threads;
 use crate::{
@@ -26,11 +26,44 @@ use wire::message::record::encode_record;
 /// A put lock held longer than this means that the page cache cannot keep up
 /// (RocketMQ 5.4.0 `osPageCacheBusyTimeOutMills`).
 const BUSY: Duration = Duration::from_secs(1);
+/// Log bytes after which flusher and preparer are woken when appends write the map themselves.
+const STRIDE_BYTES: u64 = 4 << 20;
 /// Encoding buffers larger than this are not kept.
 const KEEP_BUFFER_BYTES: usize = 1 << 20;
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Lends the thread's buffer, empty.
+fn with_buffer<R>(work: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    BUFFER.with_borrow_mut(|buffer| {
+        buffer.clear();
+        let result = work(buffer);
+        if buffer.capacity() > KEEP_BUFFER_BYTES {
+            *buffer = Vec::new();
+        }
+        result
+    })
+}
+
+fn outcome(appended: &Appended, len: usize) -> AppendOutcome {
+    AppendOutcome {
+        physical_offset: PhysicalOffset::new(appended.physical),
+        queue_offset: QueueOffset::new(appended.position),
+        wrote_bytes: u32::try_from(len).unwrap_or(u32::MAX),
+        store_timestamp_ms: appended.store_timestamp_ms,
+    }
+}
+
+fn check_size(size_bytes: u64, size_max_bytes: u64) -> Result<(), StoreError> {
+    if size_bytes > size_max_bytes {
+        return Err(StoreError::TooLarge {
+            size_bytes,
+            size_max_bytes,
+        });
+    }
+    Ok(())
 }
 
 /// An open store. Clones are cheap and share it; any thread may call anything.
@@ -93,8 +126,12 @@ impl Store {
     /// Nothing was stored: [`StoreError::Full`], [`StoreError::Busy`], [`StoreError::Poisoned`],
     /// [`StoreError::Closed`], [`StoreError::TooLarge`], [`StoreError::Invalid`].
     pub fn append(&self, draft: &MessageDraft<'_>) -> Result<AppendOutcome, StoreError> {
-        let mut stored = self.append_all(std::slice::from_ref(draft))?;
-        stored.pop().ok_or(StoreError::Busy)
+        let drafts = std::slice::from_ref(draft);
+        with_buffer(|buffer| {
+            let len = self.encode(draft, buffer)?;
+            let appended = self.append_encoded(drafts, buffer, &[len])?;
+            Ok(outcome(&appended, len))
+        })
     }
 
     /// Stores messages of one queue next to each other in the log, with consecutive positions:
@@ -110,39 +147,42 @@ impl Store {
             [a, b] => {
                 a.fields.topic == b.fields.topic
                     && a.fields.queue_id == b.fields.queue_id
-                    && takes_position(a.fields.sys_flag) == takes_position(b.fields.sys_flag)
+                    && Place::of(a.fields.sys_flag) == Place::of(b.fields.sys_flag)
             }
             _ => true,
         };
         if !drafts.windows(2).all(same) {
             return Err(StoreError::invalid("a batch must be of one queue"));
         }
-        self.append_all(drafts)
-    }
-
-    fn append_all(&self, drafts: &[MessageDraft<'_>]) -> Result<Vec<AppendOutcome>, StoreError> {
-        BUFFER.with_borrow_mut(|buffer| {
-            buffer.clear();
-            let stored = self.append_encoded(drafts, buffer);
-            if buffer.capacity() > KEEP_BUFFER_BYTES {
-                *buffer = Vec::new();
+        with_buffer(|buffer| {
+            let mut lens = Vec::with_capacity(drafts.len());
+            for draft in drafts {
+                lens.push(self.encode(draft, buffer)?);
             }
-            stored
+            let mut next = self.append_encoded(drafts, buffer, &lens)?;
+            let each = |len: usize| {
+                let outcome = outcome(&next, len);
+                next.physical = outcome.end().get();
+                next.position += u64::from(next.place == Place::Queue);
+                outcome
+            };
+            Ok(lens.into_iter().map(each).collect())
         })
     }
 
+    /// Appends encoded records of one queue; answers where the first went.
     fn append_encoded(
         &self,
         drafts: &[MessageDraft<'_>],
-        buffer: &mut Vec<u8>,
-    ) -> Result<Vec<AppendOutcome>, StoreError> {
+        records: &mut [u8],
+        lens: &[usize],
+    ) -> Result<Appended, StoreError> {
         let shared = &*self.shared;
         if let Some(error) = shared.poisoned() {
             return Err(error);
         }
         if shared.queues.backlog() > BACKLOG_MAX {
-            let full = shared.queues_full.load(Ordering::Acquire);
-            return Err(if full {
+            return Err(if self.full() {
                 StoreError::Full
             } else {
                 StoreError::Busy
@@ -151,52 +191,44 @@ impl Store {
         let Some(first) = drafts.first() else {
             return Err(StoreError::invalid("nothing to append"));
         };
-        let mut lens = Vec::with_capacity(drafts.len());
-        for draft in drafts {
-            lens.push(self.encode(draft, buffer)?);
-        }
-        self.check_size(
-            buffer.len() as u64,
-            self.shared.log.files().file_size() - BLANK_BYTES,
-        )?;
+        let room = shared.log.files().file_size() - BLANK_BYTES;
+        check_size(records.len() as u64, room)?;
         let (topic, queue_id) = (first.fields.topic, first.fields.queue_id);
-        let place = if takes_position(first.fields.sys_flag) {
-            Place::Queue
-        } else {
-            Place::Nowhere
-        };
-        let appended = loop {
+        let place = Place::of(first.fields.sys_flag);
+        loop {
             let queue = match shared.queues.get(topic, queue_id) {
                 Some(queue) => queue,
                 None if shared.removed.is_closing(topic) => return Err(StoreError::Busy),
                 None => shared.queues.get_or_make(topic, queue_id),
             };
-            if let Some(appended) =
-                shared
-                    .log
-                    .append(buffer, &lens, &queue, place, &*shared.clock)?
-            {
-                break appended;
+            let appended = shared
+                .log
+                .append(records, lens, &queue, place, &*shared.clock)?;
+            if let Some(appended) = appended {
+                let end = appended.physical + records.len() as u64;
+                self.wake_workers(appended.physical, end);
+                return Ok(appended);
             }
             if shared.removed.is_closing(topic) {
                 return Err(StoreError::Busy);
             }
-        };
-        self.wake_after_append();
-        let mut physical = appended.physical;
-        let mut position = appended.position;
-        let outcome = |len: usize| {
-            let outcome = AppendOutcome {
-                physical_offset: PhysicalOffset::new(physical),
-                queue_offset: QueueOffset::new(position),
-                wrote_bytes: u32::try_from(len).unwrap_or(u32::MAX),
-                store_timestamp_ms: appended.store_timestamp_ms,
-            };
-            physical += len as u64;
-            position += u64::from(place == Place::Queue);
-            outcome
-        };
-        Ok(lens.into_iter().map(outcome).collect())
+        }
+    }
+
+    /// Wakes those who have to do with the bytes from `from` to `end`.
+    fn wake_workers(&self, from: u64, end: u64) {
+        let shared = &*self.shared;
+        match shared.log.way() {
+            WriteWay::File => shared.waiters.gate().wake(),
+            WriteWay::Map => {
+                shared.dispatch_gate.wake();
+                if from / STRIDE_BYTES != end / STRIDE_BYTES {
+                    // Enough may be dirty for a sync, and pages ahead are to be touched.
+                    shared.waiters.gate().wake();
+                    shared.log.next_file().gate().wake();
+                }
+            }
+        }
     }
 
     fn encode(&self, draft: &MessageDraft<'_>, out: &mut Vec<u8>) -> Result<usize, StoreError> {
@@ -216,25 +248,8 @@ impl Store {
         let from = out.len();
         encode_record(fields, out).map_err(|e| StoreError::invalid(e.to_string()))?;
         let len = out.len() - from;
-        self.check_size(len as u64, self.shared.options.record_max_bytes)?;
+        check_size(len as u64, self.shared.options.record_max_bytes)?;
         Ok(len)
-    }
-
-    fn check_size(&self, size_bytes: u64, size_max_bytes: u64) -> Result<(), StoreError> {
-        if size_bytes > size_max_bytes {
-            return Err(StoreError::TooLarge {
-                size_bytes,
-                size_max_bytes,
-            });
-        }
-        Ok(())
-    }
-
-    fn wake_after_append(&self) {
-        match self.shared.log.way() {
-            crate::disk::WriteWay::File => self.shared.waiters.gate().wake(),
-            crate::disk::WriteWay::Map => self.shared.dispatch_gate.wake(),
-        }
     }
 
     /// Everything before this position survived a sync.
@@ -243,11 +258,11 @@ impl Store {
         PhysicalOffset::new(self.shared.log.marks().flushed())
     }
 
-    /// Everything before this position is readable. With sync flush it may lie behind the last
-    /// append until the flusher has written it.
+    /// Everything before this position was appended: the end of the log. With sync flush the last
+    /// of it is readable ([`Store::max_physical`]) a moment later, when the flusher has written it.
     #[must_use]
     pub fn written(&self) -> PhysicalOffset {
-        PhysicalOffset::new(self.shared.log.marks().written())
+        PhysicalOffset::new(self.shared.log.marks().appended())
     }
 
     /// Everything before this position is visible in the queues.
@@ -291,10 +306,10 @@ impl Store {
         PhysicalOffset::new(self.shared.log.files().min())
     }
 
-    /// End of the readable log; the same as [`Store::written`].
+    /// End of the readable log, at most [`Store::written`].
     #[must_use]
     pub fn max_physical(&self) -> PhysicalOffset {
-        self.written()
+        PhysicalOffset::new(self.shared.log.marks().written())
     }
 
     /// Whole records in log order from `from` on, which must be the start of a record or of a

@@ -7,6 +7,7 @@ use crate::consume_queue::ConsumeQueue;
 use crate::disk::{AppendToken, WriteWay};
 use crate::mapped_file::MappedFile;
 use crate::options::BLANK_BYTES;
+use crate::record::takes_position;
 use clock::Clock;
 use parking_lot::MutexGuard;
 use std::path::Path;
@@ -55,11 +56,23 @@ pub(crate) enum Place {
     Nowhere,
 }
 
+impl Place {
+    /// That of a record with this sys flag.
+    pub(crate) fn of(sys_flag: i32) -> Place {
+        if takes_position(sys_flag) {
+            Place::Queue
+        } else {
+            Place::Nowhere
+        }
+    }
+}
+
 /// Where the first of the appended records went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Appended {
     pub(crate) physical: u64,
     pub(crate) position: u64,
+    pub(crate) place: Place,
     pub(crate) store_timestamp_ms: i64,
 }
 
@@ -147,9 +160,10 @@ impl CommitLog {
             } else {
                 0
             },
+            place,
             store_timestamp_ms: now.max(state.last_store_timestamp_ms),
         };
-        patch_all(records, lens, appended, place);
+        patch_all(records, lens, appended);
         let end = state.at.saturating_add(total);
         self.put_bytes(state, records, end)?;
         if place == Place::Queue {
@@ -262,7 +276,7 @@ impl CommitLog {
     }
 }
 
-fn patch_all(records: &mut [u8], lens: &[usize], first: Appended, place: Place) {
+fn patch_all(records: &mut [u8], lens: &[usize], first: Appended) {
     let mut rest = records;
     let mut physical = first.physical;
     let mut position = first.position;
@@ -277,7 +291,7 @@ fn patch_all(records: &mut [u8], lens: &[usize], first: Appended, place: Place) 
             first.store_timestamp_ms,
         );
         physical += record.len() as u64;
-        if place == Place::Queue {
+        if first.place == Place::Queue {
             position += 1;
         }
         rest = later;

@@ -8,7 +8,7 @@ mod prepare;
 mod reader;
 pub(crate) mod recover;
 
-pub(crate) use append::{Chunk, Place};
+pub(crate) use append::{Appended, Chunk, Place};
 pub(crate) use prepare::NextFile;
 pub(crate) use reader::Next;
 

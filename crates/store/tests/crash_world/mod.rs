@@ -170,7 +170,7 @@ impl World {
                 }
             }
             1 => {
-                let written = store.written().get();
+                let written = store.max_physical().get();
                 drop(store);
                 self.disk = self.disk.kill();
                 // A killed process loses nothing that had reached the page cache.

@@ -118,8 +118,8 @@ pub(crate) fn read(
         });
         let entries = store.entries(topic, queue_id, at, want)?;
         if entries.is_empty() {
-            // What is left of the queue points at messages that are gone.
-            at = range.max;
+            // What is left of the queue, if anything, points at messages that are gone.
+            at = at.max(range.max);
             break;
         }
         for entry in entries {
@@ -145,6 +145,8 @@ pub(crate) fn read(
         }
     }
     out.next = at.to_wire();
+    // Messages that came while this read ran may be among those it found.
+    out.max = out.max.max(out.next);
     if !out.records.is_empty() {
         out.status = ReadStatus::Found;
     }

@@ -1,5 +1,9 @@
 //! The socket protocol where no broker is needed: handshake, bad frames, limits, heartbeat, drain.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod ws_support;
 
@@ -17,12 +21,17 @@ const OFFER: (&str, &str) = ("sec-websocket-protocol", "mq.v1.json");
 async fn welcome_comes_first_and_tells_the_limits() {
     let gateway = Gateway::alone(config()).await;
     let mut socket = connect(gateway.addr, &[OFFER]).await.unwrap();
-    let Got::Frame(welcome) = socket.next(Duration::from_millis(500)).await else { panic!("no welcome within 500 ms") };
+    let Got::Frame(welcome) = socket.next(Duration::from_millis(500)).await else {
+        panic!("no welcome within 500 ms")
+    };
     assert_eq!(
         (&welcome["op"], &welcome["heartbeat"], &welcome["auth"]),
         (&json!("welcome"), &json!("25s"), &Value::Null)
     );
-    assert_eq!(welcome["limits"], json!({"maxFrame": 1_048_576, "maxSubscriptions": 100, "maxInFlight": 1000}));
+    assert_eq!(
+        welcome["limits"],
+        json!({"maxFrame": 1_048_576, "maxSubscriptions": 100, "maxInFlight": 1000})
+    );
     assert_eq!(welcome["session"].as_str().unwrap().len(), 26);
     assert!(welcome["gateway"].is_string() && welcome["time"].as_str().unwrap().ends_with('Z'));
 }
@@ -30,12 +39,32 @@ async fn welcome_comes_first_and_tells_the_limits() {
 #[tokio::test]
 async fn the_handshake_needs_a_known_subprotocol() {
     let gateway = Gateway::alone(config()).await;
-    for (offer, status) in [(None, 400), (Some("mq.v2.json"), 400), (Some("mq.v1.bin"), 400)] {
-        let headers: Vec<(&str, &str)> = offer.map(|offer| ("sec-websocket-protocol", offer)).into_iter().collect();
-        assert_eq!(connect(gateway.addr, &headers).await.err(), Some(status), "{offer:?}");
+    for (offer, status) in [
+        (None, 400),
+        (Some("mq.v2.json"), 400),
+        (Some("mq.v1.bin"), 400),
+    ] {
+        let headers: Vec<(&str, &str)> = offer
+            .map(|offer| ("sec-websocket-protocol", offer))
+            .into_iter()
+            .collect();
+        assert_eq!(
+            connect(gateway.addr, &headers).await.err(),
+            Some(status),
+            "{offer:?}"
+        );
     }
-    for offer in ["mq.v1.json", "mq.v1.bin, mq.v1.json", "mq.v1.json, mq.ticket.abc"] {
-        assert!(connect(gateway.addr, &[("sec-websocket-protocol", offer)]).await.is_ok(), "{offer}");
+    for offer in [
+        "mq.v1.json",
+        "mq.v1.bin, mq.v1.json",
+        "mq.v1.json, mq.ticket.abc",
+    ] {
+        assert!(
+            connect(gateway.addr, &[("sec-websocket-protocol", offer)])
+                .await
+                .is_ok(),
+            "{offer}"
+        );
     }
 }
 
@@ -55,17 +84,50 @@ async fn each_bad_frame_has_its_answer_and_the_socket_goes_on() {
         (r#"{"id":7}"#, "unknown_op"),
         (r#"{"op":"ping","id":7,"x":1}"#, "unknown_field"),
         (r#"{"op":"ping","id":7,"t":1,"t":2}"#, "invalid_json"),
-        (r#"{"op":"ack","id":7,"sub":"nobody","receipts":["r"]}"#, "unknown_sub"),
-        (r#"{"op":"credit","id":7,"sub":"nobody","messages":1}"#, "unknown_sub"),
-        (r#"{"op":"unsubscribe","id":7,"sub":"nobody"}"#, "unknown_sub"),
-        (r#"{"op":"auth","id":7,"ticket":"mqt_x"}"#, "not_implemented"),
-        (r#"{"op":"subscribe","id":7,"sub":"s","mode":"reader","topic":"t","from":"latest"}"#, "not_implemented"),
-        (r#"{"op":"subscribe","id":7,"sub":"s","mode":"group","group":"g","credit":10001}"#, "credit_overflow"),
-        (r#"{"op":"subscribe","id":7,"sub":"s","mode":"group","group":"bad name","topic":"t"}"#, "invalid_name"),
-        (r#"{"op":"publish","id":7,"topic":"bad name","message":{"text":"x"}}"#, "invalid_name"),
-        (r#"{"op":"publish","id":7,"topic":"t","message":{}}"#, "body_required"),
-        (r#"{"op":"publish","id":7,"topic":"t","message":{"text":"x","json":1}}"#, "body_ambiguous"),
-        (r#"{"op":"publish","id":7,"topic":"t","message":{"txt":"x"}}"#, "unknown_field"),
+        (
+            r#"{"op":"ack","id":7,"sub":"nobody","receipts":["r"]}"#,
+            "unknown_sub",
+        ),
+        (
+            r#"{"op":"credit","id":7,"sub":"nobody","messages":1}"#,
+            "unknown_sub",
+        ),
+        (
+            r#"{"op":"unsubscribe","id":7,"sub":"nobody"}"#,
+            "unknown_sub",
+        ),
+        (
+            r#"{"op":"auth","id":7,"ticket":"mqt_x"}"#,
+            "not_implemented",
+        ),
+        (
+            r#"{"op":"subscribe","id":7,"sub":"s","mode":"reader","topic":"t","from":"latest"}"#,
+            "not_implemented",
+        ),
+        (
+            r#"{"op":"subscribe","id":7,"sub":"s","mode":"group","group":"g","credit":10001}"#,
+            "credit_overflow",
+        ),
+        (
+            r#"{"op":"subscribe","id":7,"sub":"s","mode":"group","group":"bad name","topic":"t"}"#,
+            "invalid_name",
+        ),
+        (
+            r#"{"op":"publish","id":7,"topic":"bad name","message":{"text":"x"}}"#,
+            "invalid_name",
+        ),
+        (
+            r#"{"op":"publish","id":7,"topic":"t","message":{}}"#,
+            "body_required",
+        ),
+        (
+            r#"{"op":"publish","id":7,"topic":"t","message":{"text":"x","json":1}}"#,
+            "body_ambiguous",
+        ),
+        (
+            r#"{"op":"publish","id":7,"topic":"t","message":{"txt":"x"}}"#,
+            "unknown_field",
+        ),
     ] {
         socket.raw(text).await;
         let answer = socket.frame().await;
@@ -78,7 +140,10 @@ async fn each_bad_frame_has_its_answer_and_the_socket_goes_on() {
     }
     socket.raw(r#"{"op":"ping","id":4294967296}"#).await;
     let answer = socket.frame().await;
-    assert_eq!((&answer["code"], &answer["id"]), (&json!("invalid_field"), &Value::Null));
+    assert_eq!(
+        (&answer["code"], &answer["id"]),
+        (&json!("invalid_field"), &Value::Null)
+    );
     socket.say(json!({"op": "ping", "t": 12})).await;
     assert_eq!(socket.frame().await, json!({"op": "pong", "t": 12}));
 }
@@ -86,14 +151,27 @@ async fn each_bad_frame_has_its_answer_and_the_socket_goes_on() {
 #[tokio::test]
 async fn what_is_no_protocol_closes_with_4500() {
     let gateway = Gateway::alone(config()).await;
-    for text in ["", "x", "7", "[]", "null", "{", "{\"op\":\"ping\"}{\"op\":\"ping\"}", "\u{0}", "{\"op\":\"ping\"}\n,"]
-    {
+    for text in [
+        "",
+        "x",
+        "7",
+        "[]",
+        "null",
+        "{",
+        "{\"op\":\"ping\"}{\"op\":\"ping\"}",
+        "\u{0}",
+        "{\"op\":\"ping\"}\n,",
+    ] {
         let mut socket = open(gateway.addr).await;
         socket.raw(text).await;
         assert_eq!(socket.closed().await, 4500, "{text:?}");
     }
     let mut socket = open(gateway.addr).await;
-    socket.stream.send(Message::binary(vec![0, 1, 2])).await.unwrap();
+    socket
+        .stream
+        .send(Message::binary(vec![0, 1, 2]))
+        .await
+        .unwrap();
     assert_eq!(socket.closed().await, 4500, "binary on mq.v1.json");
     let mut socket = open(gateway.addr).await;
     socket.raw("{}\n".repeat(1_001)).await;
@@ -104,7 +182,9 @@ async fn what_is_no_protocol_closes_with_4500() {
 async fn objects_before_a_malformed_one_are_answered() {
     let gateway = Gateway::alone(config()).await;
     let mut socket = open(gateway.addr).await;
-    socket.raw("{\"op\":\"ping\",\"t\":1}\n{\"op\":\"ping\",\"t\":2}\nnonsense").await;
+    socket
+        .raw("{\"op\":\"ping\",\"t\":1}\n{\"op\":\"ping\",\"t\":2}\nnonsense")
+        .await;
     assert_eq!(socket.frame().await["t"], 1);
     assert_eq!(socket.frame().await["t"], 2);
     assert_eq!(socket.closed().await, 4500);
@@ -167,7 +247,10 @@ async fn sockets_are_bounded_and_a_closed_one_makes_room() {
     first.close().await;
     let end = tokio::time::Instant::now() + Duration::from_secs(5);
     while connect(gateway.addr, &[OFFER]).await.is_err() {
-        assert!(tokio::time::Instant::now() < end, "the place is not given back");
+        assert!(
+            tokio::time::Instant::now() < end,
+            "the place is not given back"
+        );
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -196,11 +279,42 @@ async fn a_peer_that_asks_and_never_reads_is_held_back() {
     let flood = "{\"op\":\"fly\",\"id\":\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"}\n".repeat(900);
     let flooded = tokio::time::timeout(Duration::from_secs(30), async {
         loop {
-            if socket.stream.send(Message::text(flood.clone())).await.is_err() {
+            if socket
+                .stream
+                .send(Message::text(flood.clone()))
+                .await
+                .is_err()
+            {
                 return;
             }
         }
     });
     // The gateway stops reading, the socket's buffers fill up, and it is closed as a slow consumer in the end.
     flooded.await.expect("closed");
+}
+
+/// A page of another origin gets no socket, nor does anybody who comes through a proxy or by a foreign name.
+#[tokio::test]
+async fn foreign_origins_hosts_and_proxies_are_refused_before_the_upgrade() {
+    let mut config = config();
+    config.allow_origin = "http://127.0.0.1:5173".into();
+    let gateway = Gateway::alone(config).await;
+    let own = format!("http://{}", gateway.addr);
+    let localhost = format!("http://localhost:{}", gateway.addr.port());
+    for origin in [own.as_str(), &localhost, "http://127.0.0.1:5173"] {
+        let socket = connect(gateway.addr, &[OFFER, ("origin", origin)]).await;
+        assert!(socket.is_ok(), "{origin}");
+    }
+    for (name, value) in [
+        ("origin", "http://127.0.0.1:5174"),
+        ("origin", "http://localhost:5173"),
+        ("origin", "https://evil.example"),
+        ("origin", "null"),
+        ("x-forwarded-for", "10.0.0.1"),
+        ("forwarded", "for=10.0.0.1"),
+        ("via", "1.1 proxy"),
+    ] {
+        let refused = connect(gateway.addr, &[OFFER, (name, value)]).await.err();
+        assert_eq!(refused, Some(403), "{name}: {value}");
+    }
 }

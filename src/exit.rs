@@ -14,17 +14,26 @@ pub(crate) struct Failure {
 impl Failure {
     /// 1: it failed while running.
     pub(crate) fn running(error: impl Into<anyhow::Error>) -> Self {
-        Self { code: 1, error: error.into() }
+        Self {
+            code: 1,
+            error: error.into(),
+        }
     }
 
     /// 3 and 4 among others: the part that failed knows.
     pub(crate) fn with_code(code: u8, error: impl Into<anyhow::Error>) -> Self {
-        Self { code, error: error.into() }
+        Self {
+            code,
+            error: error.into(),
+        }
     }
 
     /// 2: the command line or the configuration cannot be used.
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
-        Self { code: 2, error: anyhow::anyhow!("{message}") }
+        Self {
+            code: 2,
+            error: anyhow::anyhow!("{message}"),
+        }
     }
 
     /// Says why on stderr and gives the exit code.

@@ -17,8 +17,12 @@ fn main() -> ExitCode {
         Some(("up", given)) => up::main(given),
         Some(("namesrv", given)) => roles::namesrv(given),
         Some(("broker", given)) => roles::broker(given),
+        Some(("gateway", given)) => roles::gateway(given),
         Some(("bench", given)) => bench::main(given),
-        other => Err(exit::Failure::usage(format!("no such command: {:?}", other.map(|(name, _)| name)))),
+        other => Err(exit::Failure::usage(format!(
+            "no such command: {:?}",
+            other.map(|(name, _)| name)
+        ))),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

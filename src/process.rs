@@ -41,7 +41,10 @@ where
         std::io::stdout().write_all(loaded.print().as_bytes()).ok();
         return Ok(());
     }
-    let format = given.get_one::<String>("log-format").map(String::as_str).unwrap_or("auto");
+    let format = given
+        .get_one::<String>("log-format")
+        .map(String::as_str)
+        .unwrap_or("auto");
     telemetry::init(format.parse().map_err(Failure::usage)?).map_err(Failure::usage)?;
     let ready_file = given.get_one::<String>("ready-file").map(PathBuf::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -13,12 +13,12 @@ pub(crate) fn command() -> Command {
         .about("Measure a running broker or gateway, or this machine's own limits")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(SendArgs::augment_args(
-            Command::new("send").about("Send messages as fast as they are answered (or at --rate), and report"),
-        ))
-        .subcommand(LimitsArgs::augment_args(
-            Command::new("limits").about("Measure what the machine itself allows: disk sync, group commit, loopback"),
-        ))
+        .subcommand(SendArgs::augment_args(Command::new("send").about(
+            "Send messages as fast as they are answered (or at --rate), and report",
+        )))
+        .subcommand(LimitsArgs::augment_args(Command::new("limits").about(
+            "Measure what the machine itself allows: disk sync, group commit, loopback",
+        )))
 }
 
 /// Options of `gantry bench send`.
@@ -69,13 +69,34 @@ pub(crate) struct SendArgs {
 impl SendArgs {
     /// Refuses what cannot be measured.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        ensure!((1..=65_536).contains(&self.in_flight), "--in-flight must be 1 to 65536");
-        ensure!((1..=self.in_flight).contains(&self.connections), "--connections must be 1 to --in-flight");
-        ensure!((1..=4 << 20).contains(&self.size), "--size must be 1 to 4194304");
-        ensure!((1..=1024).contains(&self.queues), "--queues must be 1 to 1024");
-        ensure!((0.1..=86_400.0).contains(&self.duration), "--duration must be 0.1 to 86400");
-        ensure!((0.0..=3_600.0).contains(&self.warmup), "--warmup must be 0 to 3600");
-        ensure!(self.rate.is_none_or(|rate| (0.1..=10e6).contains(&rate)), "--rate must be 0.1 to 10000000");
+        ensure!(
+            (1..=65_536).contains(&self.in_flight),
+            "--in-flight must be 1 to 65536"
+        );
+        ensure!(
+            (1..=self.in_flight).contains(&self.connections),
+            "--connections must be 1 to --in-flight"
+        );
+        ensure!(
+            (1..=4 << 20).contains(&self.size),
+            "--size must be 1 to 4194304"
+        );
+        ensure!(
+            (1..=1024).contains(&self.queues),
+            "--queues must be 1 to 1024"
+        );
+        ensure!(
+            (0.1..=86_400.0).contains(&self.duration),
+            "--duration must be 0.1 to 86400"
+        );
+        ensure!(
+            (0.0..=3_600.0).contains(&self.warmup),
+            "--warmup must be 0 to 3600"
+        );
+        ensure!(
+            self.rate.is_none_or(|rate| (0.1..=10e6).contains(&rate)),
+            "--rate must be 0.1 to 10000000"
+        );
         Ok(())
     }
 

@@ -35,16 +35,34 @@ pub(crate) struct LimitsArgs {
 
 /// Measures and prints.
 pub(crate) async fn run(args: &LimitsArgs) -> anyhow::Result<()> {
-    anyhow::ensure!((1..=65_536).contains(&args.in_flight), "--in-flight must be 1 to 65536");
-    anyhow::ensure!((1..=4 << 20).contains(&args.size), "--size must be 1 to 4194304");
-    anyhow::ensure!((0.1..=600.0).contains(&args.duration), "--duration must be 0.1 to 600");
+    anyhow::ensure!(
+        (1..=65_536).contains(&args.in_flight),
+        "--in-flight must be 1 to 65536"
+    );
+    anyhow::ensure!(
+        (1..=4 << 20).contains(&args.size),
+        "--size must be 1 to 4194304"
+    );
+    anyhow::ensure!(
+        (0.1..=600.0).contains(&args.duration),
+        "--duration must be 0.1 to 600"
+    );
     for records in [1, args.in_flight] {
         let sync = args.clone();
         let figures = tokio::task::spawn_blocking(move || sync_loop(&sync, records)).await??;
-        say(&format!("pwrite + fdatasync, {records} x {} B", args.size), &figures);
+        say(
+            &format!("pwrite + fdatasync, {records} x {} B", args.size),
+            &figures,
+        );
     }
     let echo = echo(args).await?;
-    say(&format!("remoting echo, {} B, {} in flight", args.size, args.in_flight), &echo);
+    say(
+        &format!(
+            "remoting echo, {} B, {} in flight",
+            args.size, args.in_flight
+        ),
+        &echo,
+    );
     Ok(())
 }
 
@@ -57,14 +75,26 @@ fn say(what: &str, figures: &Figures) {
     let at = |q: f64| figures.latency_us.value_at_quantile(q) as f64 / 1000.0;
     let (p50, p99, max) = (at(0.5), at(0.99), figures.latency_us.max() as f64 / 1000.0);
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{what:<44} {:>10.0} /s   ms p50 {p50:.3} p99 {p99:.3} max {max:.3}", figures.per_second).ok();
+    writeln!(
+        out,
+        "{what:<44} {:>10.0} /s   ms p50 {p50:.3} p99 {p99:.3} max {max:.3}",
+        figures.per_second
+    )
+    .ok();
 }
 
 /// Group commit without a broker: `records` at a time into a file that is already allocated.
 fn sync_loop(args: &LimitsArgs, records: usize) -> anyhow::Result<Figures> {
     const FILE_BYTES: u64 = 64 << 20;
-    let path = args.dir.join(format!("gantry-bench-{}.tmp", std::process::id()));
-    let file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+    let path = args
+        .dir
+        .join(format!("gantry-bench-{}.tmp", std::process::id()));
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&path)?;
     // The open handle keeps the file; its name is not needed, whatever happens.
     std::fs::remove_file(&path)?;
     let group = vec![b'x'; args.size * records];
@@ -81,7 +111,8 @@ fn sync_loop(args: &LimitsArgs, records: usize) -> anyhow::Result<Figures> {
         let before = clock.monotonic();
         file.write_all_at(&group, at)?;
         file.sync_data()?;
-        latency_us.saturating_record(u64::try_from(clock.monotonic().since(before).as_micros())?.max(1));
+        latency_us
+            .saturating_record(u64::try_from(clock.monotonic().since(before).as_micros())?.max(1));
         groups += 1;
         at += group.len() as u64;
         if at + group.len() as u64 > FILE_BYTES {
@@ -89,7 +120,10 @@ fn sync_loop(args: &LimitsArgs, records: usize) -> anyhow::Result<Figures> {
         }
     }
     let seconds = clock.monotonic().since(start).as_secs_f64();
-    Ok(Figures { per_second: groups as f64 * records as f64 / seconds, latency_us })
+    Ok(Figures {
+        per_second: groups as f64 * records as f64 / seconds,
+        latency_us,
+    })
 }
 
 /// Answers every send as a broker would, and stores nothing.
@@ -99,7 +133,10 @@ impl Service for Echo {
     fn call(&self, _: Command, to: Responder) {
         let fields = [
             ("queueId", "1"),
-            ("transactionId", "FD00000000000000000000000000000272D630946E09941292290002"),
+            (
+                "transactionId",
+                "FD00000000000000000000000000000272D630946E09941292290002",
+            ),
             ("msgId", "7F0000020000A3B7000000000000021B"),
             ("TRACE_ON", "true"),
             ("MSG_REGION", "DefaultRegion"),
@@ -114,7 +151,10 @@ impl Service for Echo {
 }
 
 async fn echo(args: &LimitsArgs) -> anyhow::Result<Figures> {
-    let server = Server::bind(ServerOptions::new(([127, 0, 0, 1], 0).into()), Arc::new(Echo))?;
+    let server = Server::bind(
+        ServerOptions::new(([127, 0, 0, 1], 0).into()),
+        Arc::new(Echo),
+    )?;
     let load = SendArgs {
         namesrv: String::new(),
         broker: None,
@@ -133,5 +173,8 @@ async fn echo(args: &LimitsArgs) -> anyhow::Result<Figures> {
     let outcome = measure(&server.local_addr().to_string(), &load).await?;
     server.shutdown(Duration::from_secs(1)).await;
     let per_second = outcome.latency_us.len() as f64 / outcome.elapsed.as_secs_f64();
-    Ok(Figures { per_second, latency_us: outcome.latency_us })
+    Ok(Figures {
+        per_second,
+        latency_us: outcome.latency_us,
+    })
 }

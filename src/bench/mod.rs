@@ -33,13 +33,19 @@ pub(crate) fn main(given: &ArgMatches) -> Result<(), Failure> {
             let args = limits::LimitsArgs::from_arg_matches(given).map_err(Failure::usage)?;
             in_runtime(limits::run(&args))
         }
-        _ => Err(Failure::usage("bench needs to be told what to measure, see gantry bench --help")),
+        _ => Err(Failure::usage(
+            "bench needs to be told what to measure, see gantry bench --help",
+        )),
     }
 }
 
 fn in_runtime(work: impl Future<Output = anyhow::Result<()>>) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.context("cannot start the runtime").map_err(Failure::running)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime
+        .context("cannot start the runtime")
+        .map_err(Failure::running)?;
     runtime.block_on(work).map_err(Failure::running)
 }
 

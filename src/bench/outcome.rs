@@ -24,7 +24,13 @@ impl Outcome {
     pub(crate) fn new() -> anyhow::Result<Self> {
         // One microsecond to one hour, three digits.
         let latency_us = Histogram::new_with_bounds(1, 3_600_000_000, 3)?;
-        Ok(Self { latency_us, errors: BTreeMap::new(), elapsed: Duration::ZERO, server_cpu: None, own_cpu: None })
+        Ok(Self {
+            latency_us,
+            errors: BTreeMap::new(),
+            elapsed: Duration::ZERO,
+            server_cpu: None,
+            own_cpu: None,
+        })
     }
 
     pub(crate) fn success(&mut self, latency: Duration) {

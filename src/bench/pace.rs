@@ -28,8 +28,16 @@ impl Pace {
         let clock = Arc::new(SystemClock::new());
         let start = clock.monotonic();
         let from = start + args.warmup();
-        let gap = args.rate.map(|rate| Duration::from_secs_f64(connections as f64 / rate));
-        Self { clock, start, from, until: from + args.duration(), gap }
+        let gap = args
+            .rate
+            .map(|rate| Duration::from_secs_f64(connections as f64 / rate));
+        Self {
+            clock,
+            start,
+            from,
+            until: from + args.duration(),
+            gap,
+        }
     }
 
     pub(crate) fn now(&self) -> Monotonic {
@@ -50,7 +58,12 @@ impl Pace {
         match self.gap {
             None => now,
             Some(gap) => {
-                self.start + Duration::from_nanos(u64::try_from(gap.as_nanos()).unwrap_or(u64::MAX).saturating_mul(n))
+                self.start
+                    + Duration::from_nanos(
+                        u64::try_from(gap.as_nanos())
+                            .unwrap_or(u64::MAX)
+                            .saturating_mul(n),
+                    )
             }
         }
     }
@@ -58,12 +71,19 @@ impl Pace {
     /// Sleeps through the measured time and takes both processes' CPU time in it.
     pub(crate) async fn watch(&self, pid: Option<u32>, outcome: &mut Outcome) {
         let server = pid.map(|pid| pid.to_string());
-        let read = || (server.as_deref().and_then(cpu::of_process), cpu::of_process("self"));
+        let read = || {
+            (
+                server.as_deref().and_then(cpu::of_process),
+                cpu::of_process("self"),
+            )
+        };
         tokio::time::sleep(self.now().until(self.from)).await;
         let (from, before) = (self.now(), read());
         tokio::time::sleep(self.now().until(self.until)).await;
         let after = read();
-        let spent = |before: Option<Duration>, after: Option<Duration>| Some(after?.saturating_sub(before?));
+        let spent = |before: Option<Duration>, after: Option<Duration>| {
+            Some(after?.saturating_sub(before?))
+        };
         outcome.elapsed = self.now().since(from);
         outcome.server_cpu = spent(before.0, after.0);
         outcome.own_cpu = spent(before.1, after.1);

@@ -17,17 +17,31 @@ const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
 /// Runs the load.
 pub(crate) async fn measure(broker: &str, args: &SendArgs) -> anyhow::Result<Outcome> {
-    let body: Vec<u8> = (0..args.size).map(|i| b'a' + u8::try_from(i % 26).unwrap_or(0)).collect();
+    let body: Vec<u8> = (0..args.size)
+        .map(|i| b'a' + u8::try_from(i % 26).unwrap_or(0))
+        .collect();
     let born = SystemClock::new().now_ms();
-    let templates = (0..args.queues).map(|queue| Template::send(&args.topic, queue, args.queues, &body, born));
-    let templates: Vec<Template> = templates.collect::<Option<_>>().context("cannot encode a send")?;
+    let templates =
+        (0..args.queues).map(|queue| Template::send(&args.topic, queue, args.queues, &body, born));
+    let templates: Vec<Template> = templates
+        .collect::<Option<_>>()
+        .context("cannot encode a send")?;
     let pace = Pace::new(args, args.connections);
     let mut tasks = tokio::task::JoinSet::new();
     for i in 0..args.connections {
-        let slots = args.in_flight / args.connections + usize::from(i < args.in_flight % args.connections);
-        let stream = TcpStream::connect(broker).await.with_context(|| format!("cannot connect to {broker}"))?;
+        let slots =
+            args.in_flight / args.connections + usize::from(i < args.in_flight % args.connections);
+        let stream = TcpStream::connect(broker)
+            .await
+            .with_context(|| format!("cannot connect to {broker}"))?;
         stream.set_nodelay(true)?;
-        tasks.spawn(drive(Connection::new(stream, slots, i, templates.clone(), pace.clone())?));
+        tasks.spawn(drive(Connection::new(
+            stream,
+            slots,
+            i,
+            templates.clone(),
+            pace.clone(),
+        )?));
     }
     let mut total = Outcome::new()?;
     pace.watch(args.pid, &mut total).await;
@@ -60,7 +74,17 @@ impl Connection {
     ) -> anyhow::Result<Self> {
         let free = (0..u32::try_from(slots)?).rev().collect();
         let (slots, out) = (vec![None; slots], Vec::new());
-        Ok(Self { stream, templates, pace, slots, free, sent: 0, queue, out, outcome: Outcome::new()? })
+        Ok(Self {
+            stream,
+            templates,
+            pace,
+            slots,
+            free,
+            sent: 0,
+            queue,
+            out,
+            outcome: Outcome::new()?,
+        })
     }
 
     /// Encodes every message that is due and has a free slot; says when the next one is due.
@@ -108,7 +132,10 @@ async fn drive(mut conn: Connection) -> anyhow::Result<Outcome> {
     loop {
         let next = conn.fill();
         if !conn.out.is_empty() {
-            conn.stream.write_all(&conn.out).await.context("the broker closed the connection")?;
+            conn.stream
+                .write_all(&conn.out)
+                .await
+                .context("the broker closed the connection")?;
             conn.out.clear();
         }
         if conn.pace.is_over(conn.pace.now()) && conn.free.len() == total {

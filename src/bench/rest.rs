@@ -23,7 +23,9 @@ pub(crate) async fn measure(addr: &str, args: &SendArgs) -> anyhow::Result<Outco
     let pace = Pace::new(args, args.in_flight);
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..args.in_flight {
-        let stream = TcpStream::connect(addr).await.with_context(|| format!("cannot connect to {addr}"))?;
+        let stream = TcpStream::connect(addr)
+            .await
+            .with_context(|| format!("cannot connect to {addr}"))?;
         stream.set_nodelay(true)?;
         tasks.spawn(drive(stream, request.clone(), pace.clone()));
     }
@@ -45,7 +47,10 @@ async fn drive(mut stream: TcpStream, request: Vec<u8>, pace: Pace) -> anyhow::R
         if pace.is_over(pace.now()) {
             break;
         }
-        stream.write_all(&request).await.context("the gateway closed the connection")?;
+        stream
+            .write_all(&request)
+            .await
+            .context("the gateway closed the connection")?;
         let status = read_answer(&mut stream, &mut bytes).await?;
         let now = pace.now();
         if pace.counts(now) {
@@ -82,10 +87,17 @@ fn parse_head(bytes: &[u8]) -> anyhow::Result<Option<(usize, u32, usize)>> {
     };
     let head = String::from_utf8_lossy(&bytes[..end]);
     let mut lines = head.lines();
-    let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|status| status.parse().ok());
-    let length = lines.filter_map(|line| line.split_once(':')).find_map(|(name, value)| {
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok()).flatten()
-    });
+    let status = lines
+        .next()
+        .and_then(|line| line.split(' ').nth(1))
+        .and_then(|status| status.parse().ok());
+    let length = lines
+        .filter_map(|line| line.split_once(':'))
+        .find_map(|(name, value)| {
+            name.eq_ignore_ascii_case("content-length")
+                .then(|| value.trim().parse().ok())
+                .flatten()
+        });
     let status = status.context("no HTTP answer")?;
     match length {
         Some(length) => Ok(Some((end + 4, status, length))),
@@ -101,7 +113,10 @@ mod tests {
     #[test]
     fn heads_are_read_once_they_are_whole() {
         let answer = b"HTTP/1.1 201 Created\r\ncontent-length: 2\r\n\r\n{}";
-        assert_eq!(parse_head(answer).unwrap(), Some((answer.len() - 2, 201, 2)));
+        assert_eq!(
+            parse_head(answer).unwrap(),
+            Some((answer.len() - 2, 201, 2))
+        );
         assert_eq!(parse_head(&answer[..20]).unwrap(), None);
         assert!(parse_head(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").is_err());
         assert!(parse_head(b"nonsense\r\n\r\n").is_err());

@@ -16,7 +16,13 @@ pub(crate) struct Template {
 
 impl Template {
     /// SEND_MESSAGE_V2 with the fields a Java producer sends.
-    pub(crate) fn send(topic: &str, queue: u32, queues: u32, body: &[u8], born_ms: u64) -> Option<Self> {
+    pub(crate) fn send(
+        topic: &str,
+        queue: u32,
+        queues: u32,
+        body: &[u8],
+        born_ms: u64,
+    ) -> Option<Self> {
         let properties = "UNIQ_KEY\u{1}FD000000000000000000000000000002BE7C30946E09000000000001\u{2}WAIT\u{1}true";
         let fields: [(&str, &str); 13] = [
             ("a", "gantry_bench"),
@@ -41,8 +47,13 @@ impl Template {
         let mut frame = BytesMut::new();
         frame::encode(&cmd, &mut frame);
         let wanted = format!("\"opaque\":{FIRST_OPAQUE}");
-        let found = frame.windows(wanted.len()).position(|window| window == wanted.as_bytes())?;
-        Some(Self { frame: frame.freeze(), opaque_at: found + wanted.len() - DIGITS })
+        let found = frame
+            .windows(wanted.len())
+            .position(|window| window == wanted.as_bytes())?;
+        Some(Self {
+            frame: frame.freeze(),
+            opaque_at: found + wanted.len() - DIGITS,
+        })
     }
 
     /// Appends the frame with the `n`th correlation id (`n` below 1,147,483,648).
@@ -70,19 +81,30 @@ pub(crate) struct Answer {
 pub(crate) fn take_answer(bytes: &[u8]) -> Option<(usize, Option<Answer>)> {
     let length = usize::try_from(u32::from_be_bytes(*bytes.first_chunk::<4>()?)).ok()? + 4;
     let frame = bytes.get(..length)?;
-    let header = frame.get(4..8).map_or(0, |b| usize::from(b[1]) << 16 | usize::from(b[2]) << 8 | usize::from(b[3]));
+    let header = frame.get(4..8).map_or(0, |b| {
+        usize::from(b[1]) << 16 | usize::from(b[2]) << 8 | usize::from(b[3])
+    });
     let header = frame.get(8..8 + header).unwrap_or_default();
     let answer = number_after(header, b"\"opaque\":").and_then(|opaque| {
-        Some(Answer { n: opaque.checked_sub(FIRST_OPAQUE)?, code: number_after(header, b"\"code\":")? })
+        Some(Answer {
+            n: opaque.checked_sub(FIRST_OPAQUE)?,
+            code: number_after(header, b"\"code\":")?,
+        })
     });
     Some((length, answer))
 }
 
 fn number_after(text: &[u8], name: &[u8]) -> Option<u32> {
     let at = text.windows(name.len()).position(|window| window == name)? + name.len();
-    let digits = text.get(at..)?.iter().take_while(|byte| byte.is_ascii_digit());
+    let digits = text
+        .get(at..)?
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit());
     digits.fold(None, |number: Option<u32>, digit| {
-        number.unwrap_or(0).checked_mul(10)?.checked_add(u32::from(digit - b'0'))
+        number
+            .unwrap_or(0)
+            .checked_mul(10)?
+            .checked_add(u32::from(digit - b'0'))
     })
 }
 
@@ -111,7 +133,10 @@ mod tests {
         for cut in 0..bytes.len() {
             assert_eq!(take_answer(&bytes[..cut]), None);
         }
-        assert_eq!(take_answer(&bytes), Some((bytes.len(), Some(Answer { n: 42, code: 2 }))));
+        assert_eq!(
+            take_answer(&bytes),
+            Some((bytes.len(), Some(Answer { n: 42, code: 2 })))
+        );
         assert_eq!(take_answer(&[0, 0, 0, 4, 0, 0, 0, 0]), Some((8, None)));
     }
 }

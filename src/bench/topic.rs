@@ -25,7 +25,8 @@ pub(crate) async fn find_broker(args: &SendArgs) -> anyhow::Result<String> {
         return Ok(broker);
     }
     let template = route(&client, args, "TBW102").await?;
-    let broker = template.with_context(|| format!("the name server {} knows no broker", args.namesrv))?;
+    let broker =
+        template.with_context(|| format!("the name server {} knows no broker", args.namesrv))?;
     create(&client, &broker, args).await?;
     for _ in 0..ROUTE_TRIES {
         if let Some(broker) = route(&client, args, &args.topic).await? {
@@ -42,10 +43,16 @@ async fn route(client: &Client, args: &SendArgs, topic: &str) -> anyhow::Result<
     match answer.response_code() {
         ResponseCode::Success => {
             let route: TopicRouteData = wire::json::from_slice(&answer.body.to_bytes())?;
-            Ok(route.broker_datas.iter().find_map(|broker| broker.broker_addrs.get(&0).cloned()))
+            Ok(route
+                .broker_datas
+                .iter()
+                .find_map(|broker| broker.broker_addrs.get(&0).cloned()))
         }
         ResponseCode::TopicNotExist => Ok(None),
-        other => bail!("the name server answered {other:?}: {}", answer.remark.unwrap_or_default()),
+        other => bail!(
+            "the name server answered {other:?}: {}",
+            answer.remark.unwrap_or_default()
+        ),
     }
 }
 
@@ -61,7 +68,11 @@ async fn create(client: &Client, broker: &str, args: &SendArgs) -> anyhow::Resul
         .with_ext("order", false);
     let answer = client.invoke(broker, request, WAIT).await?;
     if answer.response_code() != ResponseCode::Success {
-        bail!("topic {} cannot be made: {}", args.topic, answer.remark.unwrap_or_default());
+        bail!(
+            "topic {} cannot be made: {}",
+            args.topic,
+            answer.remark.unwrap_or_default()
+        );
     }
     Ok(())
 }

@@ -23,7 +23,12 @@ impl Part {
     {
         let ctx = ctx.detached();
         let task = tokio::spawn(run(ctx.clone()));
-        Self { role, ctx, task, done: false }
+        Self {
+            role,
+            ctx,
+            task,
+            done: false,
+        }
     }
 
     /// Waits until it serves; its failure ends the wait.
@@ -39,7 +44,9 @@ impl Part {
     pub(crate) async fn ended(&mut self) -> Result<(), Failure> {
         self.join().await?;
         let role = self.role;
-        Err(Failure::running(anyhow::anyhow!("the {role} ended by itself")))
+        Err(Failure::running(anyhow::anyhow!(
+            "the {role} ended by itself"
+        )))
     }
 
     /// Stops it, if it has not ended already, and waits for its end.

@@ -248,16 +248,11 @@ fn explain(mut response: Response, method: &Method, uri: &Uri, request_id: &str)
     let status = response.status();
     let ours = response.headers().contains_key(header::CONTENT_TYPE);
     match status {
+        // The router itself adds `Allow` outside this layer.
         StatusCode::METHOD_NOT_ALLOWED if !ours => {
-            let allow = response
-                .headers()
-                .get(header::ALLOW)
-                .and_then(|a| a.to_str().ok())
-                .unwrap_or_default()
-                .to_owned();
-            let detail = format!("{method} is not possible here; possible: {allow}");
+            let detail = format!("{method} is not possible here; the header Allow says what is");
             problem::response(
-                &ApiError::new(Code::MethodNotAllowed, detail).with_allow(allow),
+                &ApiError::new(Code::MethodNotAllowed, detail),
                 method,
                 uri.path(),
                 request_id,

@@ -3,7 +3,7 @@
 //! A write gives the next version to every master that should hold it. Masters not reached are named (`pending`); none
 //! reached is a failure.
 
-use super::routes::{Broker, Route};
+use super::routes::{Broker, PERM_READ, PERM_WRITE, Route};
 use super::{Upstream, mapping};
 use crate::error::{ApiError, Code};
 use crate::params::{is_system_group, is_system_topic};
@@ -193,7 +193,8 @@ impl Upstream {
                 continue;
             }
             round.finish(written.len())?;
-            self.learn_topic(topic, &written);
+            let route = route_of(written.iter().map(|(addr, t)| (addr, t)));
+            self.learn_route(topic, Arc::new(route));
             return Ok((
                 written.into_iter().map(|(_, t)| t).collect(),
                 version.is_none(),
@@ -247,51 +248,45 @@ impl Upstream {
             .collect())
     }
 
-    /// Sends go to the new queues at once, before the name servers tell them.
-    fn learn_topic(&self, topic: &str, written: &[(String, BrokerTopic)]) {
-        let mut route = Route::default();
-        for (addr, t) in written {
-            let broker = Arc::new(Broker {
-                name: t.broker.clone(),
-                addr: addr.clone(),
-            });
-            route
-                .writable
-                .extend((0..t.detail.spec.write_queues).map(|id| (Arc::clone(&broker), id)));
-            route.readable.push(broker);
+    /// The route of a topic as its brokers have it; `None` = no broker has it.
+    ///
+    /// # Errors
+    /// `no_route`, or what all masters failed with.
+    pub(super) async fn route_from_masters(
+        &self,
+        topic: &str,
+        deadline: Instant,
+    ) -> Result<Option<Arc<Route>>, ApiError> {
+        let (found, _) = self.topic_now(topic, deadline).await?;
+        if found.is_empty() {
+            return Ok(None);
         }
-        self.learn_route(topic, route);
+        let masters = self.masters(deadline).await?;
+        let addressed = found
+            .iter()
+            .filter_map(|t| Some((masters.by_name.get(&t.broker)?, t)));
+        Ok(Some(Arc::new(route_of(addressed))))
     }
 
-    /// Makes a topic with the default number of queues; one that exists is fine.
+    /// Makes a topic with the default number of queues; one that exists is fine. Callers that meet make it once.
     pub(super) async fn create_topic(
         &self,
         topic: &str,
         deadline: Instant,
     ) -> Result<(), ApiError> {
+        let _one = self.0.creating.lock().await;
+        if self.route(topic, deadline).await?.is_some() {
+            return Ok(());
+        }
         let change = |_: &[BrokerTopic]| Ok((QUEUES_DEFAULT, BTreeMap::new()));
-        match self
-            .put_topic(
-                topic,
-                Precondition {
-                    version: None,
-                    absent: true,
-                },
-                change,
-                deadline,
-            )
-            .await
-        {
+        let absent = Precondition {
+            version: None,
+            absent: true,
+        };
+        match self.put_topic(topic, absent, change, deadline).await {
             Ok(_) => Ok(()),
             Err(error) if error.code() == Code::TopicExists => {
-                // Another caller was first; the name servers may not tell of it yet, the brokers do.
-                let (found, _) = self.topic_now(topic, deadline).await?;
-                let masters = self.masters(deadline).await?;
-                let at =
-                    |topic: BrokerTopic| Some((masters.by_name.get(&topic.broker)?.clone(), topic));
-                let found: Vec<(String, BrokerTopic)> = found.into_iter().filter_map(at).collect();
-                self.learn_topic(topic, &found);
-                Ok(())
+                self.refresh_route(topic, deadline).await.map(|_| ())
             }
             Err(error) => Err(error),
         }
@@ -755,6 +750,27 @@ impl Upstream {
     pub async fn cluster(&self, deadline: Instant) -> Result<BTreeMap<String, String>, ApiError> {
         Ok(self.refresh_masters(deadline).await?.by_name.clone())
     }
+}
+
+/// Where these brokers have a topic.
+fn route_of<'a>(brokers: impl Iterator<Item = (&'a String, &'a BrokerTopic)>) -> Route {
+    let mut route = Route::default();
+    for (addr, topic) in brokers {
+        let broker = Arc::new(Broker {
+            name: topic.broker.clone(),
+            addr: addr.clone(),
+        });
+        let spec = &topic.detail.spec;
+        if spec.perm & PERM_WRITE != 0 {
+            route
+                .writable
+                .extend((0..spec.write_queues).map(|id| (Arc::clone(&broker), id)));
+        }
+        if spec.perm & PERM_READ != 0 {
+            route.readable.push(broker);
+        }
+    }
+    route
 }
 
 /// What the gateway gives a group where nothing is said.

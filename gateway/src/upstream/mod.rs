@@ -67,6 +67,8 @@ struct Inner {
     groups: groups::GroupCache,
     selector: select::Selector,
     notifier: notify::Notifier,
+    /// Held while a topic or subscription is made by being used.
+    creating: tokio::sync::Mutex<()>,
 }
 
 impl Upstream {
@@ -81,6 +83,7 @@ impl Upstream {
             groups: groups::GroupCache::default(),
             selector: select::Selector::default(),
             notifier: notify::Notifier::default(),
+            creating: tokio::sync::Mutex::new(()),
         }))
     }
 

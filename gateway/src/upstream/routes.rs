@@ -16,8 +16,10 @@ use wire::{Command, RequestCode, ResponseCode};
 const FRESH: Duration = Duration::from_secs(10);
 /// Topics remembered; beyond, the ones without a route go first, then any.
 const TOPICS_MAX: usize = 20_000;
-const PERM_READ: i32 = 4;
-const PERM_WRITE: i32 = 2;
+/// Bit of `perm` (RocketMQ 5.4.0 PermName).
+pub(super) const PERM_READ: i32 = 4;
+/// Bit of `perm`.
+pub(super) const PERM_WRITE: i32 = 2;
 
 /// A master.
 #[derive(Debug, PartialEq, Eq)]
@@ -158,10 +160,14 @@ impl Upstream {
                 self.store_route(&entry, Arc::clone(&route));
                 Ok(Some(route))
             }
+            // A topic made a moment ago is known to its brokers before the name servers tell it.
             ResponseCode::TopicNotExist => {
-                // Another caller may have made the topic since, and learned its route before the name servers did.
-                self.0.routes.forget_entry(topic, &entry);
-                Ok(None)
+                let known = Box::pin(self.route_from_masters(topic, deadline)).await?;
+                match &known {
+                    Some(route) => self.store_route(&entry, Arc::clone(route)),
+                    None => self.0.routes.forget_entry(topic, &entry),
+                }
+                Ok(known)
             }
             _ => Err(mapping::answer(&response, mapping::About::Topic(topic))),
         }
@@ -174,9 +180,9 @@ impl Upstream {
     }
 
     /// Remembers a route that was just made, before the name servers tell it.
-    pub(super) fn learn_route(&self, topic: &str, route: Route) {
+    pub(super) fn learn_route(&self, topic: &str, route: Arc<Route>) {
         let entry = self.0.routes.entry(topic);
-        self.store_route(&entry, Arc::new(route));
+        self.store_route(&entry, route);
     }
 }
 

@@ -3,7 +3,9 @@
 mod pop_support;
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use pop_support::{item, quick, ready};
 use wire::body::gantry::{GroupSpec, SettleItem, SettleOp, SettleStatus};

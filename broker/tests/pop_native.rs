@@ -2,7 +2,9 @@
 
 mod pop_support;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use pop_support::{native_receipts, quick, ready};
 use wire::headers::pop::{ChangeInvisibleResponse, PopResponse};

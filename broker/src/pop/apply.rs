@@ -79,14 +79,13 @@ pub enum Event {
     },
 }
 
-/// Applies the record at log `position` and says by how much the number of held leases changed. A record the state
-/// already contains changes nothing, so that replay may start anywhere before the snapshot was taken.
-pub fn apply(state: &mut QueueState, position: u64, event: &Event) -> i64 {
+/// Applies the record at log `position`. A record the state already contains changes nothing, so that replay may start
+/// anywhere before the snapshot was taken.
+pub fn apply(state: &mut QueueState, position: u64, event: &Event) {
     if position < state.applied {
-        return 0;
+        return;
     }
     state.applied = position.saturating_add(1);
-    let held = state.held();
     match event {
         Event::Leased {
             id,
@@ -136,7 +135,6 @@ pub fn apply(state: &mut QueueState, position: u64, event: &Event) -> i64 {
             state.next = *next;
         }
     }
-    state.held() - held
 }
 
 fn settle(state: &mut QueueState, at_ms: i64, change: &Change) {

@@ -118,7 +118,7 @@ fn finish(
         Ok(rules) => rules,
         Err(error) => return to.send(error.to_response()),
     };
-    let was_full = broker.pop.table.held(&group) >= u64::from(rules.policy.max_in_flight);
+    let was_full = broker.pop.table.open(&group).0 >= u64::from(rules.policy.max_in_flight);
     let settled = match settle_all(broker, &group, &rules, &items) {
         Ok(settled) => settled,
         Err(error) => return to.send(error.to_response()),

@@ -458,7 +458,7 @@ impl World {
             assert_eq!(locked.state().held(), 0);
             assert_eq!(locked.state().ack_floor(), locked.state().next);
         }
-        assert_eq!(self.table.held(GROUP), 0);
+        assert_eq!(self.table.open(GROUP), (0, 0));
     }
 }
 

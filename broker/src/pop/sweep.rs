@@ -20,6 +20,9 @@ use super::table::{Locked, Slot};
 /// One in this many sweeps looks at retries first, the others at the topic first.
 const RETRY_FIRST: usize = 5;
 
+/// Most leases of one group on one broker, waiting ones included.
+const OPEN_MAX: u64 = 1_000_000;
+
 /// What a consumer asks for.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
@@ -79,7 +82,10 @@ pub(crate) struct Swept {
 /// [`BrokerError::TooManyInFlight`].
 pub(crate) fn room(broker: &Broker, ask: &Ask) -> Result<usize, BrokerError> {
     let max = ask.rules.policy.max_in_flight;
-    let room = u64::from(max).saturating_sub(broker.pop.table.held(&ask.group));
+    let (held, open) = broker.pop.table.open(&ask.group);
+    let room = u64::from(max)
+        .saturating_sub(held)
+        .min(OPEN_MAX.saturating_sub(open));
     if room == 0 {
         return Err(BrokerError::TooManyInFlight {
             group: ask.group.to_string(),

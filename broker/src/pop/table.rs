@@ -29,7 +29,7 @@ pub struct QueueKey {
 pub struct Slot {
     /// Its name.
     pub key: QueueKey,
-    held: Arc<AtomicI64>,
+    tally: Arc<Tally>,
     inner: Mutex<Inner>,
 }
 
@@ -65,10 +65,9 @@ impl Locked<'_> {
 
     /// Applies the record at `position`.
     pub fn apply(&mut self, position: u64, event: &Event) {
-        let held = apply::apply(&mut self.inner.state, position, event);
-        if held != 0 {
-            self.slot.held.fetch_add(held, Ordering::Relaxed);
-        }
+        let before = Sums::of(&self.inner.state);
+        apply::apply(&mut self.inner.state, position, event);
+        self.slot.tally.add(Sums::of(&self.inner.state), before);
     }
 
     /// A deadline (epoch ms) that the caller must put in the schedule: the queue's next one, if it is earlier than the one
@@ -117,9 +116,47 @@ impl Locked<'_> {
 
 type Topics = HashMap<Arc<str>, HashMap<i32, Arc<Slot>>>;
 
+/// What is summed over the queues of a group.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    held: i64,
+    open: i64,
+}
+
+impl Sums {
+    fn of(state: &QueueState) -> Self {
+        Sums {
+            held: state.held(),
+            open: i64::try_from(state.in_flight_len()).unwrap_or(i64::MAX),
+        }
+    }
+}
+
+/// The sums of one group.
+#[derive(Debug, Default)]
+struct Tally {
+    /// Leases that consumers hold.
+    held: AtomicI64,
+    /// These and the ones that wait to be put back.
+    open: AtomicI64,
+}
+
+impl Tally {
+    fn add(&self, plus: Sums, minus: Sums) {
+        if plus.held != minus.held {
+            self.held
+                .fetch_add(plus.held - minus.held, Ordering::Relaxed);
+        }
+        if plus.open != minus.open {
+            self.open
+                .fetch_add(plus.open - minus.open, Ordering::Relaxed);
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Group {
-    held: Arc<AtomicI64>,
+    tally: Arc<Tally>,
     topics: Topics,
 }
 
@@ -186,21 +223,21 @@ impl Table {
             .get_key_value(group)
             .map_or_else(|| group.into(), |(name, _)| name.clone());
         let entry = groups.entry(name.clone()).or_insert_with(|| Group {
-            held: Arc::default(),
+            tally: Arc::default(),
             topics: HashMap::new(),
         });
         let topic_name: Arc<str> = entry
             .topics
             .get_key_value(topic)
             .map_or_else(|| topic.into(), |(name, _)| name.clone());
-        entry.held.fetch_add(state.held(), Ordering::Relaxed);
+        entry.tally.add(Sums::of(&state), Sums::default());
         let slot = Arc::new(Slot {
             key: QueueKey {
                 group: name,
                 topic: topic_name.clone(),
                 queue_id,
             },
-            held: entry.held.clone(),
+            tally: entry.tally.clone(),
             inner: Mutex::new(Inner {
                 state,
                 forgotten: false,
@@ -216,14 +253,14 @@ impl Table {
         Some(slot)
     }
 
-    /// Leases that consumers of the group hold on this broker.
-    pub fn held(&self, group: &str) -> u64 {
-        let held = self
-            .groups
-            .read()
-            .get(group)
-            .map_or(0, |entry| entry.held.load(Ordering::Relaxed));
-        u64::try_from(held).unwrap_or(0)
+    /// Leases of the group on this broker: those that consumers hold, and these with the ones that wait to be put back.
+    pub fn open(&self, group: &str) -> (u64, u64) {
+        let groups = self.groups.read();
+        let Some(entry) = groups.get(group) else {
+            return (0, 0);
+        };
+        let number = |sum: &AtomicI64| u64::try_from(sum.load(Ordering::Relaxed)).unwrap_or(0);
+        (number(&entry.tally.held), number(&entry.tally.open))
     }
 
     /// Leases that consumers of all groups hold.
@@ -231,7 +268,7 @@ impl Table {
         let groups = self.groups.read();
         groups
             .values()
-            .map(|entry| u64::try_from(entry.held.load(Ordering::Relaxed)).unwrap_or(0))
+            .map(|entry| u64::try_from(entry.tally.held.load(Ordering::Relaxed)).unwrap_or(0))
             .sum()
     }
 
@@ -285,7 +322,7 @@ impl Table {
                         return true;
                     }
                     inner.forgotten = true;
-                    entry.held.fetch_sub(inner.state.held(), Ordering::Relaxed);
+                    entry.tally.add(Sums::default(), Sums::of(&inner.state));
                     forgotten += 1;
                     false
                 });

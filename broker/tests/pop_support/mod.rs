@@ -11,6 +11,7 @@ use broker::{Config, FlushConfig, FlushMode, Running, SegmentConfig};
 use clock::SystemClock;
 use node::{ByteSize, Context, Millis};
 use remoting::{Client, ClientOptions};
+use store::disk::Disk;
 use tempfile::TempDir;
 use wire::body::gantry::{
     Backoff, GroupLag, GroupSpec, SettleItem, SettleOp, SettleRequest, SettleResponse,
@@ -70,6 +71,26 @@ pub(crate) async fn open(dir: Arc<TempDir>, flush: FlushMode) -> Bench {
     Bench {
         running: Some(running),
         dir,
+        addr,
+        client: Client::new(ClientOptions::default()),
+    }
+}
+
+/// A broker on a disk in memory; the directory only gives it a name.
+pub(crate) async fn on_disk(disk: Arc<dyn Disk>, flush: FlushMode) -> Bench {
+    let context = Context::quiet(Arc::new(SystemClock::new()));
+    let config = Config {
+        data: "/data".into(),
+        segment: SegmentConfig {
+            size: ByteSize::mib(1),
+        },
+        ..config(Path::new("/data"), flush)
+    };
+    let running = broker::start_on(config, &context, disk).await.unwrap();
+    let addr = running.addrs.listen.to_string();
+    Bench {
+        running: Some(running),
+        dir: Arc::new(TempDir::new().unwrap()),
         addr,
         client: Client::new(ClientOptions::default()),
     }

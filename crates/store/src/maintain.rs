@@ -11,8 +11,11 @@ use std::time::Duration;
 
 /// Queues are synced at least this often while there is something to sync.
 const QUEUE_SYNC: Duration = Duration::from_secs(60);
-/// Units in memory after which they are written at once.
-pub(crate) const BACKLOG_WRITE: u64 = 65_536;
+/// Syncing queues takes at most one part in this many of the time.
+const QUEUE_SYNC_SHARE: u32 = 10;
+/// Units in memory after which they are written. Not earlier: a start after a crash goes by what
+/// was synced, and with many queues each of these writes is small.
+pub(crate) const BACKLOG_WRITE: u64 = 1 << 20;
 /// Units in memory after which appends are refused.
 pub(crate) const BACKLOG_MAX: u64 = 4 << 20;
 
@@ -22,6 +25,7 @@ pub(crate) struct Maintainer {
     point: Checkpoint,
     written: bool,
     last_queue_sync: Monotonic,
+    last_queue_sync_took: Duration,
 }
 
 impl Maintainer {
@@ -30,6 +34,7 @@ impl Maintainer {
             point,
             written: false,
             last_queue_sync: Monotonic::ZERO,
+            last_queue_sync_took: Duration::ZERO,
         }
     }
 
@@ -49,23 +54,27 @@ impl Maintainer {
     fn run(&mut self, shared: &Shared, now: bool) -> Result<(), StoreError> {
         let marks = shared.log.marks();
         let flushed = marks.flushed();
-        // Units of everything dispatched by now are written out below.
+        // Units of everything dispatched by now are written out before the queues are synced.
         let queues = marks.dispatched().min(flushed);
         shared.removed.save_if_due(&*shared.disk)?;
-        shared.queues.write_out()?;
+        let time = shared.clock.monotonic();
+        let behind = queues.saturating_sub(self.point.queues);
+        let passed = time - self.last_queue_sync;
+        let due = behind >= shared.options.queue_sync_bytes || (behind > 0 && passed >= QUEUE_SYNC);
+        let sync = now || (due && passed >= self.last_queue_sync_took * QUEUE_SYNC_SHARE);
+        if sync || shared.queues.backlog() >= BACKLOG_WRITE {
+            shared.queues.write_out()?;
+        }
         let mut point = Checkpoint {
             flushed,
             store_timestamp_ms: shared.log.last_store_timestamp_ms(&*shared.clock),
             ..self.point
         };
-        let time = shared.clock.monotonic();
-        let behind = queues.saturating_sub(self.point.queues);
-        let due = behind >= shared.options.queue_sync_bytes
-            || (behind > 0 && time - self.last_queue_sync >= QUEUE_SYNC);
-        if now || due {
+        if sync {
             shared.queues.sync()?;
             point.queues = queues;
             self.last_queue_sync = time;
+            self.last_queue_sync_took = shared.clock.monotonic() - time;
         }
         if self.written && point == self.point {
             return Ok(());

@@ -93,9 +93,10 @@ pub(crate) fn open(
     };
     let (mut scan, mut outcome) = walk.run(from, known.durable)?;
     if outcome.gap {
-        let added = outcome.added;
+        let (added, first_added) = (outcome.added, outcome.first_added);
         (scan, outcome) = walk.run(log_min, known.durable)?;
         outcome.added += added;
+        outcome.first_added = outcome.first_added.min(first_added);
     }
     for liar in &outcome.liars {
         scan.damaged.push(DamagedRange {
@@ -125,14 +126,14 @@ pub(crate) fn open(
     };
     let next = NextFile::new(Arc::clone(&disk), layout.clone(), sizes.segment);
     let log = CommitLog::new(log, next, way, sizes.segment, options.pending_max_bytes);
-    // Everything the scan accepted has just been synced; the queues are as durable as before.
+    // Everything the scan accepted has just been synced. The queues are as durable as before, but
+    // for units that were missing and are only in memory yet.
     let start = Checkpoint {
         number: point.map_or(0, |p| p.number),
-        queues: if dirty {
-            known.queues.min(report.dispatched_to.get())
-        } else {
-            0
-        },
+        queues: known
+            .queues
+            .min(outcome.first_added)
+            .min(report.dispatched_to.get()),
         ..Checkpoint::default()
     };
     let shared = Shared {

@@ -9,8 +9,11 @@
 mod support;
 
 use std::sync::{Arc, Mutex};
-use store::{Boundary, FlushPolicy, QueueOffset, StoreError};
-use support::{append_flushed, bodies, draft, open, options, wait_dispatched, with_flush};
+use store::{Boundary, FlushPolicy, QueueOffset, Store, StoreError};
+use support::{
+    append_flushed, bodies, draft, open, options, wait_dispatched, wait_flushed, with_flush,
+};
+use wire::message::record::RecordView;
 
 #[test]
 fn messages_survive_a_clean_stop_and_a_drop_in_both_flush_modes() {
@@ -198,4 +201,61 @@ fn positions_are_found_by_store_time() {
         assert_eq!(found(Boundary::Upper), QueueOffset::new(upper), "{time}");
     }
     assert_eq!(store.offset_by_time("none", 0, 5, Boundary::Lower).get(), 0);
+}
+
+/// Threads append to shared and own queues over many small files while others read.
+#[test]
+fn threads_append_and_read_at_once() {
+    for flush in [FlushPolicy::Sync, FlushPolicy::ASYNC_DEFAULT] {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, _) = open(with_flush(options(dir.path()), flush)).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4u8 {
+                let store = &store;
+                scope.spawn(move || {
+                    let mut last = None;
+                    for n in 0..500u32 {
+                        let mut body = vec![thread; 200 + (n % 300) as usize];
+                        body[..4].copy_from_slice(&n.to_be_bytes());
+                        store.append(&draft("shared", 0, &body)).unwrap();
+                        let own = draft("own", i32::from(thread), &body);
+                        last = Some(store.append(&own).unwrap());
+                    }
+                    wait_flushed(store, last.unwrap().end()).unwrap();
+                });
+            }
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut at = QueueOffset::ZERO;
+                    while at.get() < 2000 {
+                        for entry in store.entries("shared", 0, at, 16).unwrap() {
+                            assert_eq!(entry.queue_offset, at);
+                            let record = store.record(entry.physical_offset, entry.size).unwrap();
+                            RecordView::parse_checked(&record.unwrap()).unwrap();
+                            at = at.plus(1);
+                        }
+                        std::thread::yield_now();
+                    }
+                });
+            }
+        });
+        let check = |store: &Store| {
+            assert_eq!(bodies(store, "shared", 0).len(), 2000);
+            for thread in 0..4u8 {
+                let own = bodies(store, "own", i32::from(thread));
+                assert_eq!(own.len(), 500);
+                for (n, (position, body)) in (0..).zip(own) {
+                    assert_eq!(position, u64::from(n));
+                    assert_eq!(body[..4], u32::to_be_bytes(n));
+                    assert_eq!(body[4], thread);
+                }
+            }
+        };
+        wait_dispatched(&store, store.written());
+        check(&store);
+        drop(store);
+        let (store, report) = open(options(dir.path())).unwrap();
+        assert_eq!(report.damaged, []);
+        check(&store);
+    }
 }

@@ -154,6 +154,14 @@ impl QueueFiles {
         }
     }
 
+    /// Makes content and names of all files durable in one go.
+    pub(crate) fn sync_all(&self) -> Result<(), StoreError> {
+        self.dirs.lock().clear();
+        self.disk
+            .sync_all(&self.root)
+            .map_err(|e| StoreError::io("sync the file system of", &self.root, e))
+    }
+
     /// Makes the names of all files made so far durable.
     pub(crate) fn sync_dirs(&self) -> Result<(), StoreError> {
         let dirs = std::mem::take(&mut *self.dirs.lock());

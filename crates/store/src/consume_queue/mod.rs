@@ -238,6 +238,11 @@ impl ConsumeQueue {
         unsynced.iter().try_for_each(|n| files.sync(&self.dir, *n))
     }
 
+    /// Forgets which files were written: all of them are about to be synced.
+    pub(crate) fn mark_synced(&self) {
+        self.state.lock().unsynced.clear();
+    }
+
     /// Puts a right unit in the place of a wrong one, in the file; a position before the first
     /// one becomes the first.
     pub(crate) fn repair(&self, files: &QueueFiles, at: u64, unit: Unit) -> Result<(), StoreError> {

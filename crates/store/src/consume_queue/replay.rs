@@ -21,12 +21,14 @@ pub(crate) struct Replay<'a> {
 }
 
 /// What came of comparing.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Outcome {
     /// Units on disk that were wrong and have been put right.
     pub(crate) repaired: u64,
     /// Units that were missing.
     pub(crate) added: u64,
+    /// Log position of the first record whose unit was missing, or will be: `u64::MAX` if none.
+    pub(crate) first_added: u64,
     /// Units are missing before those seen: walk the whole log.
     pub(crate) gap: bool,
     /// Units of records that claim a position which is not theirs.
@@ -40,7 +42,13 @@ impl<'a> Replay<'a> {
             whole_log,
             waiting: HashMap::new(),
             count: 0,
-            outcome: Outcome::default(),
+            outcome: Outcome {
+                repaired: 0,
+                added: 0,
+                first_added: u64::MAX,
+                gap: false,
+                liars: Vec::new(),
+            },
         }
     }
 
@@ -132,6 +140,7 @@ impl<'a> Replay<'a> {
             return;
         };
         self.outcome.added += 1;
+        self.outcome.first_added = self.outcome.first_added.min(unit.physical);
         self.table.add_backlog(units);
         if first {
             self.table.list_dirty(queue);

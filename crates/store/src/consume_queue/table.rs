@@ -7,6 +7,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// More queues than this are synced together with everything on the file system.
+const SINGLE_SYNCS_MAX: usize = 100;
+
 /// Queues of one topic by number.
 type OfTopic = HashMap<i32, Arc<ConsumeQueue>>;
 
@@ -116,6 +119,10 @@ impl QueueTable {
     /// Makes everything written out so far durable. One caller at a time.
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
         let unsynced = std::mem::take(&mut *self.unsynced.lock());
+        if unsynced.len() > SINGLE_SYNCS_MAX {
+            unsynced.iter().for_each(|queue| queue.mark_synced());
+            return self.files.sync_all();
+        }
         for queue in unsynced {
             if !queue.is_removed() {
                 queue.sync(&self.files)?;

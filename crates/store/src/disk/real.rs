@@ -86,6 +86,10 @@ impl Disk for RealDisk {
         File::open(dir)?.sync_all()
     }
 
+    fn sync_all(&self, dir: &Path) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(File::open(dir)?)?)
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
         let file = read_write(path, true)?;
         // flock keeps a second store of this program out (also one in the same process),

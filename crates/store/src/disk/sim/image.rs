@@ -262,6 +262,21 @@ impl Image {
         }
     }
 
+    pub(super) fn sync_all(&mut self) {
+        let inodes: Vec<u64> = self.inodes.keys().copied().collect();
+        inodes.into_iter().for_each(|inode| self.sync(inode));
+        for dir in self.dirs.values_mut() {
+            dir.durable = dir.names.clone();
+            dir.changes.clear();
+        }
+    }
+
+    pub(super) fn lose_all(&mut self) {
+        self.inodes
+            .values_mut()
+            .for_each(|inode| inode.dirty.clear());
+    }
+
     /// A sync failed: its pages count as clean and were never written.
     pub(super) fn lose(&mut self, number: u64) {
         if let Some(inode) = self.inodes.get_mut(&number) {

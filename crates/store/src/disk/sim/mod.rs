@@ -249,6 +249,19 @@ impl Disk for SimDisk {
         self.enter(Call::Sync)?.image.sync_dir(dir)
     }
 
+    fn sync_all(&self, _dir: &Path) -> io::Result<()> {
+        match self.enter(Call::Sync) {
+            Ok(mut state) => {
+                state.image.sync_all();
+                Ok(())
+            }
+            Err(error) => {
+                self.state.lock().image.lose_all();
+                Err(error)
+            }
+        }
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
         self.open(path, true)?;
         let taken = self.state.lock().locked.insert(path.to_owned());

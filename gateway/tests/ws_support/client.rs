@@ -96,6 +96,19 @@ impl Socket {
         }
     }
 
+    /// The next text frame as it came.
+    pub(crate) async fn text(&mut self) -> String {
+        loop {
+            match self.stream.next().await.unwrap().unwrap() {
+                Message::Text(text) if !text.contains("\"op\":\"ping\"") => {
+                    return text.to_string();
+                }
+                Message::Close(frame) => panic!("closed: {frame:?}"),
+                _ => {}
+            }
+        }
+    }
+
     /// The next frame.
     pub(crate) async fn frame(&mut self) -> Value {
         match self.next(LONG).await {

@@ -2,6 +2,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
+    clippy::string_slice,
     reason = "a test fails by panicking"
 )]
 #![allow(dead_code, reason = "each test file uses its part")]
@@ -37,7 +38,8 @@ pub(crate) fn config() -> Config {
 pub(crate) struct Gateway {
     pub(crate) addr: SocketAddr,
     running: gateway::Running,
-    dir: TempDir,
+    config: Config,
+    dir: Arc<TempDir>,
 }
 
 impl Gateway {
@@ -50,17 +52,25 @@ impl Gateway {
         .await
     }
 
-    pub(crate) async fn start(mut config: Config) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+    pub(crate) async fn start(config: Config) -> Self {
+        Self::with_store(config, Arc::new(tempfile::tempdir().unwrap())).await
+    }
+
+    async fn with_store(mut config: Config, dir: Arc<TempDir>) -> Self {
         config.data = dir.path().to_owned();
-        let running = gateway::start(config, &Context::quiet(Arc::new(SystemClock::new())))
-            .await
-            .unwrap();
+        let context = Context::quiet(Arc::new(SystemClock::new()));
+        let running = gateway::start(config.clone(), &context).await.unwrap();
         Self {
             addr: running.addr(),
             running,
+            config,
             dir,
         }
+    }
+
+    /// Another gateway of the same cluster, on the same metadata store.
+    pub(crate) async fn twin(&self) -> Self {
+        Self::with_store(self.config.clone(), Arc::clone(&self.dir)).await
     }
 
     /// What SIGTERM begins.
@@ -172,12 +182,14 @@ impl Cluster {
             ..namesrv::Config::default()
         };
         let namesrv = namesrv::start(names, context()).await.unwrap();
-        let mut settings = broker::Config::default();
-        settings.listen = loopback;
-        settings.data = data.path().to_owned();
-        settings.namesrv = vec![namesrv.addr().to_string()];
-        settings.fast_port = false;
-        settings.admin_listen = node::AdminListen::Off;
+        let mut settings = broker::Config {
+            listen: loopback,
+            data: data.path().to_owned(),
+            namesrv: vec![namesrv.addr().to_string()],
+            fast_port: false,
+            admin_listen: node::AdminListen::Off,
+            ..broker::Config::default()
+        };
         settings.segment.size = node::ByteSize::mib(16);
         settings.flush.mode = broker::FlushMode::Async;
         let running = broker::start(settings, &context()).await.unwrap();

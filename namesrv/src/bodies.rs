@@ -3,20 +3,29 @@
 use std::collections::BTreeMap;
 
 use wire::body::{
-    BrokerData, BrokerMemberGroup, ClusterInfo, DataVersion, QueueData, TopicConfig, TopicRouteData, route,
+    BrokerData, BrokerMemberGroup, ClusterInfo, DataVersion, QueueData, TopicConfig,
+    TopicRouteData, route,
 };
 
 use crate::route_table::{BrokerView, Queues, Route, Version};
 
 impl From<DataVersion> for Version {
     fn from(body: DataVersion) -> Self {
-        Self { counter: body.counter, state_version: body.state_version, timestamp_ms: body.timestamp }
+        Self {
+            counter: body.counter,
+            state_version: body.state_version,
+            timestamp_ms: body.timestamp,
+        }
     }
 }
 
 impl From<Version> for DataVersion {
     fn from(version: Version) -> Self {
-        Self { counter: version.counter, state_version: version.state_version, timestamp: version.timestamp_ms }
+        Self {
+            counter: version.counter,
+            state_version: version.state_version,
+            timestamp: version.timestamp_ms,
+        }
     }
 }
 
@@ -76,8 +85,12 @@ impl From<Route> for TopicRouteData {
 pub(crate) fn cluster_info(brokers: Vec<BrokerView>) -> ClusterInfo {
     let mut info = ClusterInfo::default();
     for broker in brokers {
-        info.cluster_addr_table.entry(broker.cluster.clone()).or_default().push(broker.name.clone());
-        info.broker_addr_table.insert(broker.name.clone(), broker.into());
+        info.cluster_addr_table
+            .entry(broker.cluster.clone())
+            .or_default()
+            .push(broker.name.clone());
+        info.broker_addr_table
+            .insert(broker.name.clone(), broker.into());
     }
     info
 }
@@ -89,5 +102,11 @@ pub(crate) fn member_group(
     known: Option<BrokerView>,
 ) -> route::BrokerMemberGroupBody {
     let broker_addrs = known.map(|broker| broker.addrs).unwrap_or_default();
-    route::BrokerMemberGroupBody { broker_member_group: BrokerMemberGroup { broker_addrs, broker_name, cluster } }
+    route::BrokerMemberGroupBody {
+        broker_member_group: BrokerMemberGroup {
+            broker_addrs,
+            broker_name,
+            cluster,
+        },
+    }
 }

@@ -32,7 +32,10 @@ impl Service for NameServer {
             Ok(Reply::WhenPersisted) => {
                 let kv = Arc::clone(&self.kv);
                 self.ctx.shutdown.tasks().spawn_blocking(move || {
-                    to.send(kv.persist().map_or_else(|error| refuse(code, &error), |()| success()));
+                    to.send(
+                        kv.persist()
+                            .map_or_else(|error| refuse(code, &error), |()| success()),
+                    );
                 });
             }
             Err(error) => to.send(refuse(code, &error)),
@@ -50,7 +53,12 @@ impl Service for NameServer {
     }
 }
 
-fn dispatch(ns: &NameServer, code: RequestCode, cmd: &Command, connection: u64) -> Result<Reply, NamesrvError> {
+fn dispatch(
+    ns: &NameServer,
+    code: RequestCode,
+    cmd: &Command,
+    connection: u64,
+) -> Result<Reply, NamesrvError> {
     Ok(match code {
         RequestCode::RegisterBroker => register::register(ns, cmd, connection)?.into(),
         RequestCode::UnregisterBroker => register::unregister(ns, cmd)?.into(),
@@ -66,7 +74,9 @@ fn dispatch(ns: &NameServer, code: RequestCode, cmd: &Command, connection: u64) 
         RequestCode::GetSystemTopicListFromNs => topics::system(ns).into(),
         RequestCode::GetUnitTopicList => topics::unit(ns, topics::UNIT, 0)?.into(),
         RequestCode::GetHasUnitSubTopicList => topics::unit(ns, topics::UNIT_SUB, 0)?.into(),
-        RequestCode::GetHasUnitSubUnunitTopicList => topics::unit(ns, topics::UNIT_SUB, topics::UNIT)?.into(),
+        RequestCode::GetHasUnitSubUnunitTopicList => {
+            topics::unit(ns, topics::UNIT_SUB, topics::UNIT)?.into()
+        }
         RequestCode::DeleteTopicInNamesrv => topics::delete(ns, cmd)?.into(),
         RequestCode::RegisterTopicInNamesrv => topics::register(ns, cmd)?.into(),
         RequestCode::PutKvConfig => kv::put(ns, cmd)?,

@@ -44,9 +44,12 @@ impl NamesrvError {
     #[must_use]
     pub fn code(&self) -> ResponseCode {
         match self {
-            Self::Header(_) | Self::Checksum | Self::Body(_) | Self::Refused(_) | Self::Disabled | Self::Storage(_) => {
-                ResponseCode::SystemError
-            }
+            Self::Header(_)
+            | Self::Checksum
+            | Self::Body(_)
+            | Self::Refused(_)
+            | Self::Disabled
+            | Self::Storage(_) => ResponseCode::SystemError,
             Self::NoRoute(_) => ResponseCode::TopicNotExist,
             Self::NoKey(_) => ResponseCode::QueryNotFound,
             Self::NotAllowed(_) => ResponseCode::NoPermission,

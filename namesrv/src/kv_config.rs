@@ -41,30 +41,48 @@ impl KvConfig {
     /// Reads the file, if a directory is given; a directory or file that is missing is made.
     pub(crate) fn open(dir: Option<&str>) -> Result<Self, RunError> {
         let Some(dir) = dir else {
-            return Ok(Self { table: RwLock::default(), file: Mutex::new(None) });
+            return Ok(Self {
+                table: RwLock::default(),
+                file: Mutex::new(None),
+            });
         };
         let path = Path::new(dir).join(FILE);
-        let failed = |source| RunError::KvFile { path: path.display().to_string(), source };
+        let failed = |source| RunError::KvFile {
+            path: path.display().to_string(),
+            source,
+        };
         fs::create_dir_all(dir).map_err(failed)?;
         let table = match fs::read(&path) {
             Ok(bytes) => parse(&bytes).map_err(failed)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Table::new(),
             Err(error) => return Err(failed(error)),
         };
-        Ok(Self { table: RwLock::new(table), file: Mutex::new(Some(path)) })
+        Ok(Self {
+            table: RwLock::new(table),
+            file: Mutex::new(Some(path)),
+        })
     }
 
     /// Sets a key. [`persist`](Self::persist) comes next.
     pub(crate) fn put(&self, namespace: &str, key: &str, value: &str) -> Result<(), NamesrvError> {
         let mut table = self.table.write();
-        let known = table.get(namespace).is_some_and(|keys| keys.contains_key(key));
+        let known = table
+            .get(namespace)
+            .is_some_and(|keys| keys.contains_key(key));
         if !known && table.values().map(BTreeMap::len).sum::<usize>() >= KEYS_MAX {
-            return Err(NamesrvError::Storage(format!("more than {KEYS_MAX} keys are not kept")));
+            return Err(NamesrvError::Storage(format!(
+                "more than {KEYS_MAX} keys are not kept"
+            )));
         }
         if namespace.len() + key.len() + value.len() > ENTRY_MAX {
-            return Err(NamesrvError::Storage(format!("key and value are longer than {ENTRY_MAX} bytes")));
+            return Err(NamesrvError::Storage(format!(
+                "key and value are longer than {ENTRY_MAX} bytes"
+            )));
         }
-        table.entry(namespace.to_owned()).or_default().insert(key.to_owned(), value.to_owned());
+        table
+            .entry(namespace.to_owned())
+            .or_default()
+            .insert(key.to_owned(), value.to_owned());
         Ok(())
     }
 
@@ -90,15 +108,20 @@ impl KvConfig {
         let Some(path) = file.as_deref() else {
             return Ok(());
         };
-        let stored = Stored { config_table: self.table.read().clone() };
-        write_whole(path, &wire::json::to_vec(&stored))
-            .map_err(|error| NamesrvError::Storage(format!("{} cannot be written: {error}", path.display())))
+        let stored = Stored {
+            config_table: self.table.read().clone(),
+        };
+        write_whole(path, &wire::json::to_vec(&stored)).map_err(|error| {
+            NamesrvError::Storage(format!("{} cannot be written: {error}", path.display()))
+        })
     }
 }
 
 fn parse(bytes: &[u8]) -> io::Result<Table> {
     let stored = wire::json::from_slice::<Stored>(bytes);
-    stored.map(|stored| stored.config_table).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    stored
+        .map(|stored| stored.config_table)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// Replaces the file as a whole: at any moment it is the old one or the new one.

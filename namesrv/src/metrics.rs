@@ -28,14 +28,26 @@ impl NamesrvMetrics {
         let own = Self::default();
         metrics.register("namesrv", |registry| {
             registry.register("requests", "Requests by kind", own.requests.clone());
-            registry.register("topics", "Topics with at least one broker", own.topics.clone());
-            registry.register("brokers", "Registered broker addresses", own.brokers.clone());
+            registry.register(
+                "topics",
+                "Topics with at least one broker",
+                own.topics.clone(),
+            );
+            registry.register(
+                "brokers",
+                "Registered broker addresses",
+                own.brokers.clone(),
+            );
         });
         own
     }
 
     pub(crate) fn count(&self, code: RequestCode) {
-        let request = if matches!(code, RequestCode::Unknown(_)) { "UNKNOWN" } else { code.name() };
+        let request = if matches!(code, RequestCode::Unknown(_)) {
+            "UNKNOWN"
+        } else {
+            code.name()
+        };
         self.requests.get_or_create(&RequestLabel { request }).inc();
     }
 

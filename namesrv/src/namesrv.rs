@@ -103,8 +103,15 @@ pub async fn start(config: Config, ctx: Context) -> Result<Running, RunError> {
     let failed = |addr| move |source| RunError::Listen { addr, source };
     let server = Server::bind(options, Arc::clone(&shared) as _).map_err(failed(config.listen))?;
     ctx.ready.listening("namesrv", server.local_addr());
-    let admin = match config.admin_listen.resolve(server.local_addr(), ADMIN_OFFSET) {
-        Some(addr) => Some(node::admin::serve(addr, "namesrv-admin", &ctx).await.map_err(failed(addr))?),
+    let admin = match config
+        .admin_listen
+        .resolve(server.local_addr(), ADMIN_OFFSET)
+    {
+        Some(addr) => Some(
+            node::admin::serve(addr, "namesrv-admin", &ctx)
+                .await
+                .map_err(failed(addr))?,
+        ),
         None => None,
     };
     let stop = ctx.shutdown.token();
@@ -120,7 +127,12 @@ pub async fn start(config: Config, ctx: Context) -> Result<Running, RunError> {
         }
     });
     ctx.ready.serving("namesrv");
-    Ok(Running { server, shared, ctx, admin })
+    Ok(Running {
+        server,
+        shared,
+        ctx,
+        admin,
+    })
 }
 
 /// Runs a name server until the context's shutdown is requested.

@@ -34,7 +34,9 @@ pub async fn serve(addr: SocketAddr, role: Role, ctx: &Context) -> io::Result<So
     let stop = ctx.shutdown.token();
     let routes = router(ctx);
     ctx.shutdown.spawn(async move {
-        let served = axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned()).await;
+        let served = axum::serve(listener, routes)
+            .with_graceful_shutdown(stop.cancelled_owned())
+            .await;
         if let Err(error) = served {
             tracing::error!(%error, role, "admin listener failed");
         }

@@ -26,7 +26,11 @@ impl AdminListen {
             Self::Off => None,
             Self::At(addr) => Some(addr),
             Self::Auto => {
-                let port = if main.port() == 0 { 0 } else { main.port().checked_add(offset).unwrap_or(0) };
+                let port = if main.port() == 0 {
+                    0
+                } else {
+                    main.port().checked_add(offset).unwrap_or(0)
+                };
                 Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
             }
         }
@@ -39,7 +43,10 @@ impl FromStr for AdminListen {
         match text {
             "auto" => Ok(Self::Auto),
             "off" => Ok(Self::Off),
-            addr => addr.parse().map(Self::At).map_err(|_| format!("{addr:?} is not auto, off or an address")),
+            addr => addr
+                .parse()
+                .map(Self::At)
+                .map_err(|_| format!("{addr:?} is not auto, off or an address")),
         }
     }
 }
@@ -62,7 +69,9 @@ impl Serialize for AdminListen {
 
 impl<'de> Deserialize<'de> for AdminListen {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+        String::deserialize(from)?
+            .parse()
+            .map_err(serde::de::Error::custom)
     }
 }
 
@@ -73,7 +82,10 @@ mod tests {
     #[test]
     fn auto_is_loopback_beside_the_main_port() {
         let main: SocketAddr = "0.0.0.0:9876".parse().unwrap();
-        assert_eq!(AdminListen::Auto.resolve(main, 1), Some("127.0.0.1:9877".parse().unwrap()));
+        assert_eq!(
+            AdminListen::Auto.resolve(main, 1),
+            Some("127.0.0.1:9877".parse().unwrap())
+        );
         assert_eq!(AdminListen::Off.resolve(main, 1), None);
         let free: SocketAddr = "0.0.0.0:0".parse().unwrap();
         assert_eq!(AdminListen::Auto.resolve(free, 1).unwrap().port(), 0);

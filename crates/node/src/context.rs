@@ -35,19 +35,30 @@ impl Context {
     }
 
     fn with(clock: Arc<dyn Clock>, ready: Ready) -> Self {
-        Self { clock, shutdown: Shutdown::new(), ready, metrics: Metrics::new() }
+        Self {
+            clock,
+            shutdown: Shutdown::new(),
+            ready,
+            metrics: Metrics::new(),
+        }
     }
 
     /// The same context with a stop that is requested for it alone.
     #[must_use]
     pub fn detached(&self) -> Self {
-        Self { shutdown: Shutdown::new(), ..self.clone() }
+        Self {
+            shutdown: Shutdown::new(),
+            ..self.clone()
+        }
     }
 
     /// The same context with a stop of its own: it stops when this one does, or alone before.
     #[must_use]
     pub fn child(&self) -> Self {
-        Self { shutdown: self.shutdown.child(), ..self.clone() }
+        Self {
+            shutdown: self.shutdown.child(),
+            ..self.clone()
+        }
     }
 }
 

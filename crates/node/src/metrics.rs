@@ -31,7 +31,10 @@ impl Metrics {
 
     /// Registers metrics named `gantry_<process>_…`.
     pub fn register(&self, process: &str, add: impl FnOnce(&mut Registry)) {
-        add(self.registry.lock().sub_registry_with_prefix(format!("gantry_{process}")));
+        add(self
+            .registry
+            .lock()
+            .sub_registry_with_prefix(format!("gantry_{process}")));
     }
 
     /// All metrics as OpenMetrics text.
@@ -59,8 +62,14 @@ mod tests {
     fn names_carry_the_process() {
         let metrics = Metrics::new();
         let counter: Counter = Counter::default();
-        metrics.register("namesrv", |registry| registry.register("requests", "Requests.", counter.clone()));
+        metrics.register("namesrv", |registry| {
+            registry.register("requests", "Requests.", counter.clone())
+        });
         counter.inc();
-        assert!(metrics.text().contains("gantry_namesrv_requests_total 1"), "{}", metrics.text());
+        assert!(
+            metrics.text().contains("gantry_namesrv_requests_total 1"),
+            "{}",
+            metrics.text()
+        );
     }
 }

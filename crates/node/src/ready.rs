@@ -29,13 +29,19 @@ impl Ready {
     /// Prints one line per socket on stdout.
     #[must_use]
     pub fn printing() -> Self {
-        Self { state: Arc::default(), print: true }
+        Self {
+            state: Arc::default(),
+            print: true,
+        }
     }
 
     /// Prints nothing.
     #[must_use]
     pub fn quiet() -> Self {
-        Self { state: Arc::default(), print: false }
+        Self {
+            state: Arc::default(),
+            print: false,
+        }
     }
 
     /// A socket is bound: prints `listening role=… addr=…` at once.
@@ -51,7 +57,10 @@ impl Ready {
     /// The server announces that it is about to start: until it serves, the process is not ready.
     pub fn expect(&self, role: Role) {
         self.state.send_modify(|state| {
-            state.serving.entry(role).or_insert_with(|| Err("starting".to_owned()));
+            state
+                .serving
+                .entry(role)
+                .or_insert_with(|| Err("starting".to_owned()));
         });
     }
 
@@ -86,13 +95,17 @@ impl Ready {
     pub async fn wait_serving(&self, role: Role) {
         let mut watch = self.state.subscribe();
         // The sender lives as long as `self`, so the wait ends only with the condition.
-        watch.wait_for(|state| matches!(state.serving.get(role), Some(Ok(())))).await.ok();
+        watch
+            .wait_for(|state| matches!(state.serving.get(role), Some(Ok(()))))
+            .await
+            .ok();
     }
 
     /// Resolves when every expected server serves.
     pub async fn wait_all(&self) {
         let mut watch = self.state.subscribe();
-        let all = |state: &State| !state.serving.is_empty() && state.serving.values().all(Result::is_ok);
+        let all =
+            |state: &State| !state.serving.is_empty() && state.serving.values().all(Result::is_ok);
         watch.wait_for(all).await.ok();
     }
 
@@ -108,16 +121,25 @@ impl Ready {
         let faults: Vec<String> = state
             .serving
             .iter()
-            .filter_map(|(role, serving)| serving.as_ref().err().map(|why| format!("{role}: {why}")))
+            .filter_map(|(role, serving)| {
+                serving.as_ref().err().map(|why| format!("{role}: {why}"))
+            })
             .collect();
-        if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
+        if faults.is_empty() {
+            Ok(())
+        } else {
+            Err(faults.join("; "))
+        }
     }
 
     /// The bound addresses as one JSON object, role to address: what `--ready-file` holds.
     #[must_use]
     pub fn to_json(&self) -> String {
         let addrs = self.addrs();
-        let members: Vec<String> = addrs.iter().map(|(role, addr)| format!("\"{role}\":\"{addr}\"")).collect();
+        let members: Vec<String> = addrs
+            .iter()
+            .map(|(role, addr)| format!("\"{role}\":\"{addr}\""))
+            .collect();
         format!("{{{}}}\n", members.join(","))
     }
 }

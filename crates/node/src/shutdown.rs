@@ -25,7 +25,10 @@ impl Shutdown {
     /// One that stops with this one or alone before, with tasks of its own.
     #[must_use]
     pub fn child(&self) -> Self {
-        Self { token: self.token.child_token(), tasks: TaskTracker::new() }
+        Self {
+            token: self.token.child_token(),
+            tasks: TaskTracker::new(),
+        }
     }
 
     /// Asks everything to stop. Any thread, any number of times.
@@ -69,7 +72,9 @@ impl Shutdown {
     pub async fn finish(&self, deadline: Duration) -> bool {
         self.request();
         self.tasks.close();
-        tokio::time::timeout(deadline, self.tasks.wait()).await.is_ok()
+        tokio::time::timeout(deadline, self.tasks.wait())
+            .await
+            .is_ok()
     }
 }
 

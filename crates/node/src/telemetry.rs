@@ -34,9 +34,13 @@ impl FromStr for LogFormat {
 /// # Errors
 /// A filter that cannot be read (naming the variable), or a second call.
 pub fn init(format: LogFormat) -> Result<(), String> {
-    let variable = ["GANTRY_LOG", "RUST_LOG"].into_iter().find_map(|name| Some((name, std::env::var(name).ok()?)));
+    let variable = ["GANTRY_LOG", "RUST_LOG"]
+        .into_iter()
+        .find_map(|name| Some((name, std::env::var(name).ok()?)));
     let filter = match &variable {
-        Some((name, text)) => EnvFilter::try_new(text).map_err(|error| format!("{name}: {error}"))?,
+        Some((name, text)) => {
+            EnvFilter::try_new(text).map_err(|error| format!("{name}: {error}"))?
+        }
         None => EnvFilter::new("info"),
     };
     let json = match format {
@@ -44,11 +48,15 @@ pub fn init(format: LogFormat) -> Result<(), String> {
         LogFormat::Text => false,
         LogFormat::Json => true,
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     let started = if json {
         builder.json().flatten_event(true).try_init()
     } else {
-        builder.with_ansi(std::io::stderr().is_terminal()).try_init()
+        builder
+            .with_ansi(std::io::stderr().is_terminal())
+            .try_init()
     };
     started.map_err(|error| format!("cannot start the log: {error}"))
 }

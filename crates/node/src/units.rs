@@ -24,9 +24,22 @@ pub struct UnitError {
     example: &'static str,
 }
 
-const SIZES: &[(&str, u64)] =
-    &[("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1), ("", 1)];
-const TIMES: &[(&str, u64)] = &[("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1), ("", 1)];
+const SIZES: &[(&str, u64)] = &[
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("B", 1),
+    ("", 1),
+];
+const TIMES: &[(&str, u64)] = &[
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1000),
+    ("ms", 1),
+    ("", 1),
+];
 
 impl ByteSize {
     /// That many bytes.
@@ -65,16 +78,22 @@ impl Millis {
 /// Digits and a unit, nothing else; the unit's case does not matter.
 fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let text = text.trim();
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let split = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let (digits, unit) = text.split_at_checked(split)?;
     let number: u64 = digits.parse().ok()?;
-    let (_, factor) = units.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit.trim_start()))?;
+    let (_, factor) = units
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(unit.trim_start()))?;
     number.checked_mul(*factor)
 }
 
 /// The largest unit that divides the number, so that the text reads back to the same value.
 fn print(number: u64, units: &[(&str, u64)], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let fit = units.iter().find(|(_, factor)| number != 0 && number.is_multiple_of(*factor));
+    let fit = units
+        .iter()
+        .find(|(_, factor)| number != 0 && number.is_multiple_of(*factor));
     let (name, factor) = fit.unwrap_or(&("", 1));
     write!(f, "{}{name}", number / factor)
 }
@@ -113,7 +132,9 @@ macro_rules! unit {
                         Ok($name(value))
                     }
                     fn visit_i64<E: de::Error>(self, value: i64) -> Result<$name, E> {
-                        u64::try_from(value).map($name).map_err(|_| E::custom("must not be negative"))
+                        u64::try_from(value)
+                            .map($name)
+                            .map_err(|_| E::custom("must not be negative"))
                     }
                     fn visit_str<E: de::Error>(self, text: &str) -> Result<$name, E> {
                         text.parse().map_err(E::custom)
@@ -134,19 +155,38 @@ mod tests {
 
     #[test]
     fn sizes_and_times_read_back() {
-        for (text, bytes) in
-            [("1GiB", 1 << 30), ("64MiB", 64 << 20), ("0", 0), ("1500", 1500), ("3 KiB", 3072), ("7b", 7)]
-        {
+        for (text, bytes) in [
+            ("1GiB", 1 << 30),
+            ("64MiB", 64 << 20),
+            ("0", 0),
+            ("1500", 1500),
+            ("3 KiB", 3072),
+            ("7b", 7),
+        ] {
             let size: ByteSize = text.parse().unwrap();
             assert_eq!(size.0, bytes, "{text}");
             assert_eq!(size.to_string().parse(), Ok(size));
         }
-        for (text, ms) in [("30s", 30_000), ("500ms", 500), ("2h", 7_200_000), ("1500", 1500), ("3d", 259_200_000)] {
+        for (text, ms) in [
+            ("30s", 30_000),
+            ("500ms", 500),
+            ("2h", 7_200_000),
+            ("1500", 1500),
+            ("3d", 259_200_000),
+        ] {
             let time: Millis = text.parse().unwrap();
             assert_eq!(time.0, ms, "{text}");
             assert_eq!(time.to_string().parse(), Ok(time));
         }
-        for bad in ["", "MiB", "-1", "1.5GiB", "99999999999GiB", "1 lightyear", "1ß"] {
+        for bad in [
+            "",
+            "MiB",
+            "-1",
+            "1.5GiB",
+            "99999999999GiB",
+            "1 lightyear",
+            "1ß",
+        ] {
             assert!(bad.parse::<ByteSize>().is_err(), "{bad}");
             assert!(bad.parse::<Millis>().is_err(), "{bad}");
         }

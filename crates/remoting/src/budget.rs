@@ -19,11 +19,17 @@ pub(crate) struct Reserved {
 
 impl Budget {
     pub(crate) fn new(max: usize) -> Self {
-        Self { used: Arc::default(), max }
+        Self {
+            used: Arc::default(),
+            max,
+        }
     }
 
     pub(crate) fn none_reserved(&self) -> Reserved {
-        Reserved { budget: self.clone(), bytes: 0 }
+        Reserved {
+            budget: self.clone(),
+            bytes: 0,
+        }
     }
 }
 

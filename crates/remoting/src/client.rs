@@ -31,8 +31,14 @@ pub struct ClientOptions {
 
 impl Default for ClientOptions {
     fn default() -> Self {
-        let limits = Limits { idle: Duration::from_secs(100), ..Limits::default() };
-        Self { connect_timeout: Duration::from_secs(3), limits }
+        let limits = Limits {
+            idle: Duration::from_secs(100),
+            ..Limits::default()
+        };
+        Self {
+            connect_timeout: Duration::from_secs(3),
+            limits,
+        }
     }
 }
 
@@ -66,7 +72,9 @@ struct Attempts {
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("addresses", &self.shared.slots.lock().len()).finish()
+        f.debug_struct("Client")
+            .field("addresses", &self.shared.slots.lock().len())
+            .finish()
     }
 }
 
@@ -92,7 +100,9 @@ impl Client {
             handler: RwLock::new(None),
             tasks: TaskTracker::new(),
         };
-        Self { shared: Arc::new(shared) }
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     /// Who answers requests that peers send to us (code 40 and the like). Holds for connections
@@ -106,18 +116,31 @@ impl Client {
     ///
     /// # Errors
     /// See [`RemotingError`].
-    pub async fn invoke(&self, addr: &str, cmd: Command, timeout: Duration) -> Result<Command, RemotingError> {
+    pub async fn invoke(
+        &self,
+        addr: &str,
+        cmd: Command,
+        timeout: Duration,
+    ) -> Result<Command, RemotingError> {
         let deadline = tokio::time::Instant::now() + timeout;
         let conn = self.connection(addr, timeout).await?;
         let left = deadline.saturating_duration_since(tokio::time::Instant::now());
-        conn.invoke(cmd, left).await.map_err(|error| RemotingError { peer: addr.to_owned(), ..error })
+        conn.invoke(cmd, left).await.map_err(|error| RemotingError {
+            peer: addr.to_owned(),
+            ..error
+        })
     }
 
     /// Sends a request that gets no answer; success means queued to a live connection.
     ///
     /// # Errors
     /// See [`RemotingError`].
-    pub async fn oneway(&self, addr: &str, cmd: Command, timeout: Duration) -> Result<(), RemotingError> {
+    pub async fn oneway(
+        &self,
+        addr: &str,
+        cmd: Command,
+        timeout: Duration,
+    ) -> Result<(), RemotingError> {
         let conn = self.connection(addr, timeout).await?;
         conn.send_oneway(cmd).map_err(|why| {
             let kind = match why {
@@ -134,7 +157,11 @@ impl Client {
     ///
     /// # Errors
     /// `Connect`, with nothing written.
-    pub async fn connection(&self, addr: &str, timeout: Duration) -> Result<Arc<Connection>, RemotingError> {
+    pub async fn connection(
+        &self,
+        addr: &str,
+        timeout: Duration,
+    ) -> Result<Arc<Connection>, RemotingError> {
         let slot = self.slot(addr)?;
         if let Some(conn) = slot.live() {
             return Ok(conn);
@@ -154,7 +181,8 @@ impl Client {
                 return Err(refuse(failure.clone()));
             }
             let made = tokio::time::timeout(wait, self.connect(addr)).await;
-            slot.attempts.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
+            slot.attempts
+                .fetch_add(1, std::sync::atomic::Ordering::AcqRel);
             let made = match made {
                 Ok(Ok(conn)) => Ok(conn),
                 Ok(Err(error)) => Err(refuse(error.to_string())),
@@ -169,7 +197,9 @@ impl Client {
             }
             made
         };
-        tokio::time::timeout(timeout, attempt).await.unwrap_or_else(|_| Err(too_late()))
+        tokio::time::timeout(timeout, attempt)
+            .await
+            .unwrap_or_else(|_| Err(too_late()))
     }
 
     /// Ends the connection to `addr`, if there is one.
@@ -183,10 +213,18 @@ impl Client {
     async fn connect(&self, addr: &str) -> io::Result<Arc<Connection>> {
         let stream = TcpStream::connect(addr).await?;
         stream.set_nodelay(true)?;
-        let conn =
-            Arc::new(Connection::new(stream.peer_addr()?, stream.local_addr()?, self.shared.options.limits.clone()));
+        let conn = Arc::new(Connection::new(
+            stream.peer_addr()?,
+            stream.local_addr()?,
+            self.shared.options.limits.clone(),
+        ));
         let handler = self.shared.handler.read().clone();
-        let driver = Driver::new(Arc::clone(&conn), handler, stream, self.shared.budget.none_reserved());
+        let driver = Driver::new(
+            Arc::clone(&conn),
+            handler,
+            stream,
+            self.shared.budget.none_reserved(),
+        );
         self.shared.tasks.spawn(driver.run());
         Ok(conn)
     }
@@ -200,7 +238,12 @@ impl Client {
             slots.retain(|_, slot| slot.live().is_some());
         }
         if slots.len() >= ADDRESSES_MAX {
-            return Err(RemotingError::new(ErrorKind::Refused, addr, false, "too many peers"));
+            return Err(RemotingError::new(
+                ErrorKind::Refused,
+                addr,
+                false,
+                "too many peers",
+            ));
         }
         let slot = Arc::new(Slot::default());
         slots.insert(addr.to_owned(), Arc::clone(&slot));
@@ -210,6 +253,10 @@ impl Client {
 
 impl Slot {
     fn live(&self) -> Option<Arc<Connection>> {
-        self.conn.lock().as_ref().filter(|conn| !conn.is_closed()).map(Arc::clone)
+        self.conn
+            .lock()
+            .as_ref()
+            .filter(|conn| !conn.is_closed())
+            .map(Arc::clone)
     }
 }

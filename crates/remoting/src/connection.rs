@@ -144,7 +144,11 @@ impl Connection {
     /// See [`ErrorKind`]; `written` says whether the peer may have seen the request. A request that
     /// timed out and cannot be written closes the connection, so that it is never sent late; so does
     /// one of a second or more after which nothing at all was received.
-    pub async fn invoke(&self, mut cmd: Command, timeout: Duration) -> Result<Command, RemotingError> {
+    pub async fn invoke(
+        &self,
+        mut cmd: Command,
+        timeout: Duration,
+    ) -> Result<Command, RemotingError> {
         let mut place = self.pending.place().map_err(|why| match why {
             NoPlace::Full => self.error(ErrorKind::Refused, false, "too many requests in flight"),
             NoPlace::Closed => self.error(ErrorKind::Closed, false, "connection has ended"),
@@ -159,7 +163,11 @@ impl Connection {
         drop(cmd);
         match tokio::time::timeout(timeout, &mut place.answer).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(_)) => Err(self.error(ErrorKind::Closed, self.wrote_past(start), "before the answer came")),
+            Ok(Err(_)) => Err(self.error(
+                ErrorKind::Closed,
+                self.wrote_past(start),
+                "before the answer came",
+            )),
             Err(_) => {
                 let sent = self.sent_after_all(start).await;
                 let silent = self.received.load(Ordering::Relaxed) == received_before;
@@ -203,7 +211,8 @@ impl Connection {
         response.flag |= FLAG_RESPONSE;
         let sent = self.push(&response);
         if sent == Err(SendError::TooLarge) {
-            let mut short = Command::response(ResponseCode::SystemError).with_remark("response exceeds 16 MiB");
+            let mut short =
+                Command::response(ResponseCode::SystemError).with_remark("response exceeds 16 MiB");
             short.opaque = opaque;
             short.flag |= FLAG_RESPONSE;
             self.push(&short).ok();
@@ -227,7 +236,14 @@ impl Connection {
                 out.closed = true;
                 self.closed.store(true, Ordering::Release);
             }
-            (out.waker.take(), if slow { Err(SendError::Slow) } else { Ok(start) })
+            (
+                out.waker.take(),
+                if slow {
+                    Err(SendError::Slow)
+                } else {
+                    Ok(start)
+                },
+            )
         };
         if let Some(waker) = waker {
             waker.wake();

@@ -103,7 +103,8 @@ impl Driver {
         partial: Reserved,
     ) -> Self {
         let tick_length = conn.limits.tick();
-        let mut tick = tokio::time::interval_at(tokio::time::Instant::now() + tick_length, tick_length);
+        let mut tick =
+            tokio::time::interval_at(tokio::time::Instant::now() + tick_length, tick_length);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             conn,
@@ -127,7 +128,12 @@ impl Driver {
         }
         let ended = std::future::poll_fn(|cx| self.poll(cx)).await;
         ended.log(&self.conn);
-        let Self { conn, service, stream, .. } = self;
+        let Self {
+            conn,
+            service,
+            stream,
+            ..
+        } = self;
         conn.finish();
         if matches!(ended, Ended::Drained) {
             linger(stream).await;
@@ -254,9 +260,16 @@ impl Driver {
             }
             return Ok(());
         }
-        let announced = self.inbound.first_chunk().map_or(0, |length| u32::from_be_bytes(*length));
+        let announced = self
+            .inbound
+            .first_chunk()
+            .map_or(0, |length| u32::from_be_bytes(*length));
         let announced = usize::try_from(announced).unwrap_or(usize::MAX).max(held);
-        if self.partial.reserve(announced) { Ok(()) } else { Err(Ended::NoRoom) }
+        if self.partial.reserve(announced) {
+            Ok(())
+        } else {
+            Err(Ended::NoRoom)
+        }
     }
 
     fn handle(&self, cmd: Command) {
@@ -270,12 +283,15 @@ impl Driver {
         let code = cmd.code;
         let responder = Responder::new(Arc::clone(&self.conn), &cmd);
         if go_away {
-            responder.send(Command::response(ResponseCode::GoAway).with_remark("the server is shutting down"));
+            responder.send(
+                Command::response(ResponseCode::GoAway).with_remark("the server is shutting down"),
+            );
             return;
         }
         let Some(service) = &self.service else {
             let remark = format!("request type {code} not supported");
-            responder.send(Command::response(ResponseCode::RequestCodeNotSupported).with_remark(remark));
+            responder
+                .send(Command::response(ResponseCode::RequestCodeNotSupported).with_remark(remark));
             return;
         };
         // The service's own state is behind locks that do not poison; the request is answered by
@@ -288,11 +304,18 @@ impl Driver {
     fn on_tick(&mut self) -> Option<Ended> {
         let length = self.tick_length;
         let more = |still: bool, so_far: Duration| {
-            if still { so_far + length } else { Duration::ZERO }
+            if still {
+                so_far + length
+            } else {
+                Duration::ZERO
+            }
         };
         let seen = &mut self.seen;
         seen.idle = more(!seen.traffic, seen.idle);
-        seen.partial = more(!self.inbound.is_empty() && !seen.frame && !self.paused, seen.partial);
+        seen.partial = more(
+            !self.inbound.is_empty() && !seen.frame && !self.paused,
+            seen.partial,
+        );
         seen.stalled = more(!self.writing.is_done() && !seen.wrote, seen.stalled);
         (seen.traffic, seen.frame, seen.wrote) = (false, false, false);
         let limits = &self.conn.limits;

@@ -45,8 +45,18 @@ impl ErrorKind {
 }
 
 impl RemotingError {
-    pub(crate) fn new(kind: ErrorKind, peer: impl fmt::Display, written: bool, detail: impl Into<String>) -> Self {
-        Self { kind, peer: peer.to_string(), written, detail: detail.into() }
+    pub(crate) fn new(
+        kind: ErrorKind,
+        peer: impl fmt::Display,
+        written: bool,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self {
+            kind,
+            peer: peer.to_string(),
+            written,
+            detail: detail.into(),
+        }
     }
 
     /// Whether the same request may be sent again, to this or another peer, without any risk of it

@@ -88,10 +88,17 @@ impl Batch {
 
     /// The next pieces to write, at most `SLICES_MAX`; returns how many were filled in.
     pub(crate) fn slices<'a>(&'a self, out: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
-        let (mut at, mut index, mut offset) = (self.cursor.copied, self.cursor.shared_index, self.cursor.shared_at);
+        let (mut at, mut index, mut offset) = (
+            self.cursor.copied,
+            self.cursor.shared_index,
+            self.cursor.shared_at,
+        );
         let mut filled = 0;
         while filled < SLICES_MAX {
-            let stop = self.shared.get(index).map_or(self.copied.len(), |(position, _)| *position);
+            let stop = self
+                .shared
+                .get(index)
+                .map_or(self.copied.len(), |(position, _)| *position);
             if at < stop {
                 out[filled] = IoSlice::new(&self.copied[at..stop]);
                 at = stop;
@@ -110,7 +117,10 @@ impl Batch {
     /// Moves the cursor over `written` bytes that the kernel has taken.
     pub(crate) fn advance(&mut self, mut written: usize) {
         while written > 0 {
-            let stop = self.shared.get(self.cursor.shared_index).map_or(self.copied.len(), |(position, _)| *position);
+            let stop = self
+                .shared
+                .get(self.cursor.shared_index)
+                .map_or(self.copied.len(), |(position, _)| *position);
             if self.cursor.copied < stop {
                 let step = written.min(stop - self.cursor.copied);
                 self.cursor.copied += step;

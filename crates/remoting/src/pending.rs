@@ -38,7 +38,10 @@ pub(crate) struct Place<'a> {
 
 impl Pending {
     pub(crate) fn new(max: usize) -> Self {
-        Self { inner: Mutex::new(Inner::default()), max }
+        Self {
+            inner: Mutex::new(Inner::default()),
+            max,
+        }
     }
 
     /// Takes a place under an opaque that no other waiting request has.
@@ -56,7 +59,11 @@ impl Pending {
             inner.next = inner.next.checked_add(1).unwrap_or(0);
             if let std::collections::hash_map::Entry::Vacant(slot) = inner.waiting.entry(opaque) {
                 slot.insert(send);
-                return Ok(Place { table: self, opaque, answer });
+                return Ok(Place {
+                    table: self,
+                    opaque,
+                    answer,
+                });
             }
         }
     }

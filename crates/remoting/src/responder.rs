@@ -26,7 +26,13 @@ impl Responder {
         if !oneway {
             conn.count_request();
         }
-        Self { conn, opaque: request.opaque, oneway, answered: false, captured: None }
+        Self {
+            conn,
+            opaque: request.opaque,
+            oneway,
+            answered: false,
+            captured: None,
+        }
     }
 
     /// A responder without a socket, for tests of handlers: the answer arrives at the receiver.
@@ -38,7 +44,16 @@ impl Responder {
         let conn = Connection::new(nowhere, nowhere, Limits::default());
         conn.count_request();
         conn.finish();
-        (Self { conn: Arc::new(conn), opaque: 0, oneway: false, answered: false, captured: Some(send) }, answer)
+        (
+            Self {
+                conn: Arc::new(conn),
+                opaque: 0,
+                oneway: false,
+                answered: false,
+                captured: Some(send),
+            },
+            answer,
+        )
     }
 
     /// The connection the request came on.

@@ -40,7 +40,11 @@ impl ServerOptions {
     /// The usual bounds at the given address.
     #[must_use]
     pub fn new(addr: SocketAddr) -> Self {
-        Self { addr, connections_max: 20_000, limits: Limits::default() }
+        Self {
+            addr,
+            connections_max: 20_000,
+            limits: Limits::default(),
+        }
     }
 }
 
@@ -65,7 +69,11 @@ impl Server {
     /// # Errors
     /// The address is in use, not of this machine, or not allowed.
     pub fn bind(options: ServerOptions, service: Arc<dyn Service>) -> io::Result<Self> {
-        let socket = if options.addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        let socket = if options.addr.is_ipv4() {
+            TcpSocket::new_v4()
+        } else {
+            TcpSocket::new_v6()
+        }?;
         socket.set_reuseaddr(true)?;
         socket.bind(options.addr)?;
         let listener = socket.listen(BACKLOG)?;
@@ -76,7 +84,9 @@ impl Server {
             connections: Mutex::new(HashMap::new()),
             budget: Budget::new(options.limits.partial_max_bytes),
         });
-        shared.tasks.spawn(accept(listener, options, service, Arc::clone(&shared)));
+        shared
+            .tasks
+            .spawn(accept(listener, options, service, Arc::clone(&shared)));
         Ok(Self { local, shared })
     }
 
@@ -106,15 +116,23 @@ impl Server {
         for conn in self.each_connection() {
             conn.drain();
         }
-        if tokio::time::timeout(deadline, self.shared.tasks.wait()).await.is_ok() {
+        if tokio::time::timeout(deadline, self.shared.tasks.wait())
+            .await
+            .is_ok()
+        {
             return;
         }
         let left = self.each_connection();
-        tracing::warn!(connections = left.len(), "connections cut at the end of shutdown");
+        tracing::warn!(
+            connections = left.len(),
+            "connections cut at the end of shutdown"
+        );
         for conn in left {
             conn.close();
         }
-        tokio::time::timeout(CUT_WAIT, self.shared.tasks.wait()).await.ok();
+        tokio::time::timeout(CUT_WAIT, self.shared.tasks.wait())
+            .await
+            .ok();
     }
 }
 
@@ -127,7 +145,12 @@ impl Drop for Server {
     }
 }
 
-async fn accept(listener: TcpListener, options: ServerOptions, service: Arc<dyn Service>, shared: Arc<Shared>) {
+async fn accept(
+    listener: TcpListener,
+    options: ServerOptions,
+    service: Arc<dyn Service>,
+    shared: Arc<Shared>,
+) {
     let permits = Arc::new(Semaphore::new(options.connections_max));
     loop {
         let next = async {
@@ -161,12 +184,20 @@ fn serve(
     stream.set_nodelay(true).ok();
     let local = stream.local_addr().unwrap_or(options.addr);
     let conn = Arc::new(Connection::new(peer, local, options.limits.clone()));
-    shared.connections.lock().insert(conn.id(), Arc::clone(&conn));
+    shared
+        .connections
+        .lock()
+        .insert(conn.id(), Arc::clone(&conn));
     // A shutdown that listed the connections before this one was added still ends it.
     if shared.stop_accepting.is_cancelled() {
         conn.drain();
     }
-    let driver = Driver::new(Arc::clone(&conn), Some(Arc::clone(service)), stream, shared.budget.none_reserved());
+    let driver = Driver::new(
+        Arc::clone(&conn),
+        Some(Arc::clone(service)),
+        stream,
+        shared.budget.none_reserved(),
+    );
     let shared_of_task = Arc::clone(shared);
     shared.tasks.spawn(async move {
         driver.run().await;

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use remoting::{Client, ClientOptions, Connection, ErrorKind, Limits, Responder, Server, ServerOptions, Service};
+use remoting::{
+    Client, ClientOptions, Connection, ErrorKind, Limits, Responder, Server, ServerOptions, Service,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use wire::{Command, RequestCode, ResponseCode};
@@ -37,9 +39,14 @@ impl Service for Demo {
             FORGET => drop(to),
             PANIC => panic!("as asked"),
             FROM_THREAD => {
-                std::thread::spawn(move || to.send(Command::response(ResponseCode::Success).with_body(cmd.body)));
+                std::thread::spawn(move || {
+                    to.send(Command::response(ResponseCode::Success).with_body(cmd.body))
+                });
             }
-            other => to.send(Command::response(ResponseCode::RequestCodeNotSupported).with_remark(other.to_string())),
+            other => to.send(
+                Command::response(ResponseCode::RequestCodeNotSupported)
+                    .with_remark(other.to_string()),
+            ),
         }
     }
 
@@ -87,7 +94,11 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
 /// True when the peer closes within the time, whatever it sends first.
 async fn closes(stream: &mut TcpStream, within: Duration) -> bool {
     let mut scrap = [0; 4096];
-    tokio::time::timeout(within, async { while matches!(stream.read(&mut scrap).await, Ok(1..)) {} }).await.is_ok()
+    tokio::time::timeout(within, async {
+        while matches!(stream.read(&mut scrap).await, Ok(1..)) {}
+    })
+    .await
+    .is_ok()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -101,7 +112,10 @@ async fn many_requests_in_flight_get_their_own_answers() {
             // Small ones are copied next to their header, large ones are written from where they are.
             let body = vec![(n % 251) as u8; n * 97];
             let code = if n % 3 == 0 { FROM_THREAD } else { ECHO };
-            let answer = client.invoke(&addr, request(code).with_body(body.clone()), WAIT).await.unwrap();
+            let answer = client
+                .invoke(&addr, request(code).with_body(body.clone()), WAIT)
+                .await
+                .unwrap();
             assert_eq!(answer.response_code(), ResponseCode::Success);
             assert_eq!(answer.body.to_bytes(), body);
         }));
@@ -138,7 +152,11 @@ async fn a_oneway_request_is_never_answered() {
     raw.write_all(&frame).await.unwrap();
     until("four calls", || demo.calls.load(Ordering::SeqCst) == 4).await;
     let mut byte = [0; 1];
-    assert!(tokio::time::timeout(Duration::from_millis(50), raw.read(&mut byte)).await.is_err());
+    assert!(
+        tokio::time::timeout(Duration::from_millis(50), raw.read(&mut byte))
+            .await
+            .is_err()
+    );
     assert!(!conn.is_closed());
 }
 
@@ -163,13 +181,20 @@ async fn bytes_that_are_no_frame_close_the_connection() {
 
 #[tokio::test]
 async fn dripping_and_idle_connections_are_closed() {
-    let limits = Limits { frame: Duration::from_millis(200), idle: Duration::from_millis(600), ..Limits::default() };
+    let limits = Limits {
+        frame: Duration::from_millis(200),
+        idle: Duration::from_millis(600),
+        ..Limits::default()
+    };
     let (_server, _, addr) = start_with(|options| options.limits = limits);
     let mut dripping = TcpStream::connect(&addr).await.unwrap();
     let (mut reading, mut writing) = dripping.split();
     let drip = async {
         // A frame of 1,000 bytes, one byte every 20 ms.
-        for byte in [0, 0, 3, 232].into_iter().chain(std::iter::repeat_n(0, 996)) {
+        for byte in [0, 0, 3, 232]
+            .into_iter()
+            .chain(std::iter::repeat_n(0, 996))
+        {
             if writing.write_all(&[byte]).await.is_err() {
                 break;
             }
@@ -198,7 +223,10 @@ async fn a_peer_that_does_not_read_is_closed_and_costs_bounded_memory() {
     let mut frame = bytes::BytesMut::new();
     wire::frame::encode(&request(ECHO).with_body(vec![7; 60_000]), &mut frame);
     let flood = async { while deaf.write_all(&frame).await.is_ok() {} };
-    assert!(tokio::time::timeout(WAIT, flood).await.is_ok(), "the server kept reading");
+    assert!(
+        tokio::time::timeout(WAIT, flood).await.is_ok(),
+        "the server kept reading"
+    );
     until("closed", || demo.closed.load(Ordering::SeqCst) == 1).await;
 
     // Pushes to a deaf peer meet the bound at once.
@@ -214,12 +242,18 @@ async fn a_peer_that_does_not_read_is_closed_and_costs_bounded_memory() {
 #[tokio::test]
 async fn connections_over_the_bound_wait_until_one_ends() {
     let (_server, demo, addr) = start_with(|options| options.connections_max = 2);
-    let (one, two) = (Client::new(ClientOptions::default()), Client::new(ClientOptions::default()));
+    let (one, two) = (
+        Client::new(ClientOptions::default()),
+        Client::new(ClientOptions::default()),
+    );
     for client in [&one, &two] {
         client.invoke(&addr, request(ECHO), WAIT).await.unwrap();
     }
     let three = Client::new(ClientOptions::default());
-    let late = three.invoke(&addr, request(ECHO), Duration::from_millis(100)).await.unwrap_err();
+    let late = three
+        .invoke(&addr, request(ECHO), Duration::from_millis(100))
+        .await
+        .unwrap_err();
     assert_eq!(late.kind, ErrorKind::Timeout);
     assert_eq!(demo.opened.load(Ordering::SeqCst), 2);
     one.disconnect(&addr);
@@ -230,8 +264,14 @@ async fn connections_over_the_bound_wait_until_one_ends() {
 async fn errors_tell_whether_the_request_may_have_been_seen() {
     let (server, demo, addr) = start();
     let client = Client::new(ClientOptions::default());
-    let error = client.invoke(&addr, request(HOLD), Duration::from_millis(50)).await.unwrap_err();
-    assert_eq!((error.kind, error.written, error.retryable()), (ErrorKind::Timeout, true, false));
+    let error = client
+        .invoke(&addr, request(HOLD), Duration::from_millis(50))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind, error.written, error.retryable()),
+        (ErrorKind::Timeout, true, false)
+    );
     assert_eq!(error.peer, addr);
 
     let waiting = {
@@ -244,7 +284,10 @@ async fn errors_tell_whether_the_request_may_have_been_seen() {
     assert_eq!((error.kind, error.written), (ErrorKind::Closed, true));
 
     let error = client.invoke(&addr, request(ECHO), WAIT).await.unwrap_err();
-    assert_eq!((error.kind, error.written, error.retryable()), (ErrorKind::Connect, false, true));
+    assert_eq!(
+        (error.kind, error.written, error.retryable()),
+        (ErrorKind::Connect, false, true)
+    );
 }
 
 #[tokio::test]
@@ -255,11 +298,18 @@ async fn a_request_that_timed_out_unsent_is_never_sent_later() {
     let client = Client::new(ClientOptions::default());
     let big = {
         let (client, addr) = (client.clone(), addr.clone());
-        tokio::spawn(async move { client.invoke(&addr, request(ECHO).with_body(vec![0; 12_000_000]), WAIT).await })
+        tokio::spawn(async move {
+            client
+                .invoke(&addr, request(ECHO).with_body(vec![0; 12_000_000]), WAIT)
+                .await
+        })
     };
     let (_peer, _) = listener.accept().await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let error = client.invoke(&addr, request(ECHO), Duration::from_millis(100)).await.unwrap_err();
+    let error = client
+        .invoke(&addr, request(ECHO), Duration::from_millis(100))
+        .await
+        .unwrap_err();
     assert_eq!((error.kind, error.written), (ErrorKind::Timeout, false));
     let error = big.await.unwrap().unwrap_err();
     assert_eq!((error.kind, error.written), (ErrorKind::Closed, true));
@@ -281,8 +331,14 @@ async fn too_much_in_flight_and_too_large_are_refused_unsent() {
         _ = first => panic!("answered"),
         error = second => assert_eq!((error.kind, error.written), (ErrorKind::Refused, false)),
     }
-    let error = client.invoke(&addr, request(ECHO).with_body(vec![0; 17 << 20]), WAIT).await.unwrap_err();
-    assert_eq!((error.kind, error.retryable()), (ErrorKind::TooLarge, false));
+    let error = client
+        .invoke(&addr, request(ECHO).with_body(vec![0; 17 << 20]), WAIT)
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind, error.retryable()),
+        (ErrorKind::TooLarge, false)
+    );
     assert!(client.invoke(&addr, request(ECHO), WAIT).await.is_ok());
 }
 
@@ -295,7 +351,10 @@ async fn the_server_calls_the_client_on_its_connection() {
     client.invoke(&addr, request(ECHO), WAIT).await.unwrap();
     let conn = server.each_connection().pop().unwrap();
     conn.send_oneway(request(40)).unwrap();
-    let answer = conn.invoke(request(ECHO).with_body("there"), WAIT).await.unwrap();
+    let answer = conn
+        .invoke(request(ECHO).with_body("there"), WAIT)
+        .await
+        .unwrap();
     assert_eq!(answer.body.to_bytes(), "there");
     assert_eq!(pushed.calls.load(Ordering::SeqCst), 2);
 }
@@ -311,18 +370,30 @@ async fn shutdown_finishes_what_is_in_flight_and_sends_newer_peers_away() {
     };
     until("held", || demo.held.lock().len() == 1).await;
     let stopping = tokio::spawn(async move { server.shutdown(WAIT).await });
-    until("not accepting", || std::net::TcpStream::connect(&addr).is_err()).await;
+    until("not accepting", || {
+        std::net::TcpStream::connect(&addr).is_err()
+    })
+    .await;
 
     let mut newer = request(ECHO);
     newer.version = 476;
-    assert_eq!(conn.invoke(newer, WAIT).await.unwrap().response_code(), ResponseCode::GoAway);
+    assert_eq!(
+        conn.invoke(newer, WAIT).await.unwrap().response_code(),
+        ResponseCode::GoAway
+    );
     let mut older = request(ECHO);
     older.version = 475;
-    assert_eq!(conn.invoke(older, WAIT).await.unwrap().response_code(), ResponseCode::Success);
+    assert_eq!(
+        conn.invoke(older, WAIT).await.unwrap().response_code(),
+        ResponseCode::Success
+    );
 
     let responder = demo.held.lock().pop().unwrap();
     responder.send(Command::response(ResponseCode::Success));
-    assert_eq!(held.await.unwrap().unwrap().response_code(), ResponseCode::Success);
+    assert_eq!(
+        held.await.unwrap().unwrap().response_code(),
+        ResponseCode::Success
+    );
     stopping.await.unwrap();
     until("ended", || conn.is_closed()).await;
     assert_eq!(demo.closed.load(Ordering::SeqCst), 1);
@@ -340,7 +411,10 @@ async fn shutdown_cuts_what_never_ends() {
 
 #[tokio::test]
 async fn large_frames_that_never_end_share_a_budget() {
-    let limits = Limits { partial_max_bytes: 2_500_000, ..Limits::default() };
+    let limits = Limits {
+        partial_max_bytes: 2_500_000,
+        ..Limits::default()
+    };
     let (_server, demo, addr) = start_with(|options| options.limits = limits);
     let mut whole = bytes::BytesMut::new();
     wire::frame::encode(&request(ECHO).with_body(vec![0; 1_000_000]), &mut whole);
@@ -351,14 +425,20 @@ async fn large_frames_that_never_end_share_a_budget() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         halves.push(peer);
     }
-    until("the third closed", || demo.closed.load(Ordering::SeqCst) == 1).await;
+    until("the third closed", || {
+        demo.closed.load(Ordering::SeqCst) == 1
+    })
+    .await;
     // The first goes on, and gives its share back.
     let (_, rest) = whole.split_at(600_000);
     halves[0].write_all(rest).await.unwrap();
     until("one call", || demo.calls.load(Ordering::SeqCst) == 1).await;
     let client = Client::new(ClientOptions::default());
     let body = vec![1; 1_000_000];
-    client.invoke(&addr, request(ECHO).with_body(body), WAIT).await.unwrap();
+    client
+        .invoke(&addr, request(ECHO).with_body(body), WAIT)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -366,7 +446,10 @@ async fn a_short_deadline_leaves_a_healthy_connection_open() {
     let (_server, demo, addr) = start();
     let client = Client::new(ClientOptions::default());
     let conn = client.connection(&addr, WAIT).await.unwrap();
-    let error = conn.invoke(request(HOLD), Duration::ZERO).await.unwrap_err();
+    let error = conn
+        .invoke(request(HOLD), Duration::ZERO)
+        .await
+        .unwrap_err();
     assert_eq!((error.kind, error.written), (ErrorKind::Timeout, true));
     until("held", || demo.held.lock().len() == 1).await;
     assert!(!conn.is_closed());

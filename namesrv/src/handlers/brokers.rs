@@ -20,7 +20,10 @@ pub(crate) fn cluster_info(ns: &NameServer) -> Command {
 /// GET_BROKER_MEMBER_GROUP 901.
 pub(crate) fn member_group(ns: &NameServer, cmd: &Command) -> Result<Command, NamesrvError> {
     let head: MemberGroupRequest = header(cmd)?;
-    let broker = ns.table.read().broker(&head.cluster_name, &head.broker_name);
+    let broker = ns
+        .table
+        .read()
+        .broker(&head.cluster_name, &head.broker_name);
     let body = bodies::member_group(head.cluster_name, head.broker_name, broker);
     Ok(success().with_body(wire::json::to_vec_apache(&body)))
 }
@@ -30,7 +33,9 @@ pub(crate) fn wipe_write(ns: &NameServer, cmd: &Command) -> Result<Command, Name
     let head: WritePermRequest = header(cmd)?;
     let topics = ns.table.write().wipe_write(&head.broker_name);
     tracing::info!(broker = head.broker_name, topics, "write permission wiped");
-    Ok(success().with_header(&WipeWritePermResponse { wipe_topic_count: count(topics) }))
+    Ok(success().with_header(&WipeWritePermResponse {
+        wipe_topic_count: count(topics),
+    }))
 }
 
 /// ADD_WRITE_PERM_OF_BROKER 327.
@@ -38,7 +43,9 @@ pub(crate) fn add_write(ns: &NameServer, cmd: &Command) -> Result<Command, Names
     let head: WritePermRequest = header(cmd)?;
     let topics = ns.table.write().add_write(&head.broker_name);
     tracing::info!(broker = head.broker_name, topics, "write permission added");
-    Ok(success().with_header(&AddWritePermResponse { add_topic_count: count(topics) }))
+    Ok(success().with_header(&AddWritePermResponse {
+        add_topic_count: count(topics),
+    }))
 }
 
 fn count(topics: usize) -> i32 {

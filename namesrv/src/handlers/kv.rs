@@ -23,8 +23,12 @@ pub(crate) fn put(ns: &NameServer, cmd: &Command) -> Result<Reply, NamesrvError>
 pub(crate) fn get(ns: &NameServer, cmd: &Command) -> Result<Reply, NamesrvError> {
     let head: KvRequest = header(cmd)?;
     let value = ns.kv.get(&head.namespace, &head.key);
-    let value = value.ok_or_else(|| NamesrvError::NoKey(format!("Namespace: {} Key: {}", head.namespace, head.key)))?;
-    Ok(success().with_header(&GetKvResponse { value: Some(value) }).into())
+    let value = value.ok_or_else(|| {
+        NamesrvError::NoKey(format!("Namespace: {} Key: {}", head.namespace, head.key))
+    })?;
+    Ok(success()
+        .with_header(&GetKvResponse { value: Some(value) })
+        .into())
 }
 
 /// DELETE_KV_CONFIG 102.
@@ -38,6 +42,9 @@ pub(crate) fn delete(ns: &NameServer, cmd: &Command) -> Result<Reply, NamesrvErr
 pub(crate) fn list(ns: &NameServer, cmd: &Command) -> Result<Reply, NamesrvError> {
     let head: KvListRequest = header(cmd)?;
     let table = ns.kv.namespace(&head.namespace);
-    let table = table.ok_or_else(|| NamesrvError::NoKey(format!("Namespace: {}", head.namespace)))?;
-    Ok(success().with_body(wire::json::to_vec(&KvTable { table })).into())
+    let table =
+        table.ok_or_else(|| NamesrvError::NoKey(format!("Namespace: {}", head.namespace)))?;
+    Ok(success()
+        .with_body(wire::json::to_vec(&KvTable { table }))
+        .into())
 }

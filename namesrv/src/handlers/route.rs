@@ -12,7 +12,10 @@ use crate::namesrv::NameServer;
 
 pub(crate) fn route(ns: &NameServer, cmd: &Command) -> Result<Command, NamesrvError> {
     let head: RouteRequest = header(cmd)?;
-    let zone = cmd.ext.get("__ZONE_NAME").filter(|zone| !zone.is_empty() && cmd.ext.bool("__ZONE_MODE"));
+    let zone = cmd
+        .ext
+        .get("__ZONE_NAME")
+        .filter(|zone| !zone.is_empty() && cmd.ext.bool("__ZONE_MODE"));
     let route = ns.table.read().route(&head.topic, zone);
     let route = route.ok_or_else(|| NamesrvError::NoRoute(head.topic.clone()))?;
     let mut body = TopicRouteData::from(route);

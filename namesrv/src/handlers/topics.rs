@@ -16,11 +16,18 @@ pub(crate) const UNIT: i32 = 1;
 pub(crate) const UNIT_SUB: i32 = 2;
 
 fn list(topic_list: Vec<String>) -> Command {
-    success().with_body(wire::json::to_vec(&TopicList { broker_addr: None, topic_list }))
+    success().with_body(wire::json::to_vec(&TopicList {
+        broker_addr: None,
+        topic_list,
+    }))
 }
 
 fn allowed(ns: &NameServer, key: &str) -> Result<(), NamesrvError> {
-    if ns.settings.lock().is_on(key) { Ok(()) } else { Err(NamesrvError::Disabled) }
+    if ns.settings.lock().is_on(key) {
+        Ok(())
+    } else {
+        Err(NamesrvError::Disabled)
+    }
 }
 
 /// GET_ALL_TOPIC_LIST_FROM_NAMESERVER 206.
@@ -39,7 +46,10 @@ pub(crate) fn of_cluster(ns: &NameServer, cmd: &Command) -> Result<Command, Name
 /// GET_SYSTEM_TOPIC_LIST_FROM_NS 304.
 pub(crate) fn system(ns: &NameServer) -> Command {
     let (topic_list, broker_addr) = ns.table.read().system_topics();
-    success().with_body(wire::json::to_vec(&TopicList { broker_addr, topic_list }))
+    success().with_body(wire::json::to_vec(&TopicList {
+        broker_addr,
+        topic_list,
+    }))
 }
 
 /// GET_UNIT_TOPIC_LIST 311, GET_HAS_UNIT_SUB_TOPIC_LIST 312, GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST 313.
@@ -65,8 +75,13 @@ pub(crate) fn register(ns: &NameServer, cmd: &Command) -> Result<Command, Namesr
     if !body.is_empty() {
         let body: TopicRouteData =
             wire::json::from_slice(&body).map_err(|error| NamesrvError::Body(error.to_string()))?;
-        let queues = body.queue_datas.iter().map(|data| (data.broker_name.clone(), Queues::from(data)));
-        ns.table.write().register_topic(&head.topic, &queues.collect::<Vec<_>>());
+        let queues = body
+            .queue_datas
+            .iter()
+            .map(|data| (data.broker_name.clone(), Queues::from(data)));
+        ns.table
+            .write()
+            .register_topic(&head.topic, &queues.collect::<Vec<_>>());
         ns.update_sizes();
     }
     Ok(success())

@@ -8,7 +8,10 @@ use super::{BrokerAddr, MASTER_ID, PERM_WRITE, RouteTable};
 impl RouteTable {
     /// UNREGISTER_BROKER (104): the broker says goodbye. Unknown ones are ignored.
     pub fn unregister(&mut self, addr: &BrokerAddr, broker_name: &str, broker_id: i64) {
-        let named = self.brokers.get(broker_name).and_then(|broker| broker.addrs.get(&broker_id));
+        let named = self
+            .brokers
+            .get(broker_name)
+            .and_then(|broker| broker.addrs.get(&broker_id));
         if named == Some(&addr.addr) {
             self.drop_broker(addr, broker_name);
         }
@@ -26,7 +29,9 @@ impl RouteTable {
 
     fn drop_where(&mut self, gone: impl Fn(&Live) -> bool) -> Vec<String> {
         let found = self.live.iter().filter(|(_, live)| gone(live));
-        let found: Vec<_> = found.map(|(addr, live)| (addr.clone(), live.broker_name.clone())).collect();
+        let found: Vec<_> = found
+            .map(|(addr, live)| (addr.clone(), live.broker_name.clone()))
+            .collect();
         for (addr, name) in &found {
             self.drop_broker(addr, name);
         }
@@ -48,7 +53,11 @@ impl RouteTable {
             });
         } else if broker.acting_master && had_master && !broker.addrs.contains_key(&MASTER_ID) {
             // A replica stands in, for reading only.
-            for entry in self.topics.values_mut().filter_map(|brokers| brokers.get_mut(broker_name)) {
+            for entry in self
+                .topics
+                .values_mut()
+                .filter_map(|brokers| brokers.get_mut(broker_name))
+            {
                 entry.perm_override = Some(entry.effective().perm & !PERM_WRITE);
             }
         }

@@ -16,8 +16,12 @@ impl RouteTable {
     }
 
     fn override_perm(&mut self, broker_name: &str, change: impl Fn(i32) -> i32) -> usize {
-        let entries = self.topics.values_mut().filter_map(|brokers| brokers.get_mut(broker_name));
-        let changed = entries.map(|entry| entry.perm_override = Some(change(entry.effective().perm)));
+        let entries = self
+            .topics
+            .values_mut()
+            .filter_map(|brokers| brokers.get_mut(broker_name));
+        let changed =
+            entries.map(|entry| entry.perm_override = Some(change(entry.effective().perm)));
         changed.count()
     }
 
@@ -27,7 +31,9 @@ impl RouteTable {
             return;
         };
         let known = &self.brokers;
-        brokers.retain(|name, _| cluster.is_some_and(|c| known.get(name).is_none_or(|b| b.cluster != c)));
+        brokers.retain(|name, _| {
+            cluster.is_some_and(|c| known.get(name).is_none_or(|b| b.cluster != c))
+        });
         if brokers.is_empty() {
             self.topics.remove(topic);
         }

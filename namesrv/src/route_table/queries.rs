@@ -44,7 +44,10 @@ impl RouteTable {
     /// the topic.
     #[must_use]
     pub fn route(&self, topic: &str, zone: Option<&str>) -> Option<Route> {
-        let mut route = Route { queues: Vec::new(), brokers: Vec::new() };
+        let mut route = Route {
+            queues: Vec::new(),
+            brokers: Vec::new(),
+        };
         for (name, entry) in self.topics.get(topic)? {
             let Some(broker) = self.brokers.get(name) else {
                 continue;
@@ -61,13 +64,19 @@ impl RouteTable {
     /// GET_BROKER_CLUSTER_INFO (106): every broker, by name.
     #[must_use]
     pub fn brokers(&self) -> Vec<BrokerView> {
-        self.brokers.iter().map(|(name, broker)| view(name, broker)).collect()
+        self.brokers
+            .iter()
+            .map(|(name, broker)| view(name, broker))
+            .collect()
     }
 
     /// GET_BROKER_MEMBER_GROUP (901).
     #[must_use]
     pub fn broker(&self, cluster: &str, name: &str) -> Option<BrokerView> {
-        let broker = self.brokers.get(name).filter(|broker| broker.cluster == cluster)?;
+        let broker = self
+            .brokers
+            .get(name)
+            .filter(|broker| broker.cluster == cluster)?;
         Some(view(name, broker))
     }
 
@@ -80,8 +89,15 @@ impl RouteTable {
     /// GET_TOPICS_BY_CLUSTER (224), sorted.
     #[must_use]
     pub fn topics_of_cluster(&self, cluster: &str) -> Vec<String> {
-        let is_member = |name: &String| self.brokers.get(name).is_some_and(|broker| broker.cluster == cluster);
-        let topics = self.topics.iter().filter(|(_, brokers)| brokers.keys().any(is_member));
+        let is_member = |name: &String| {
+            self.brokers
+                .get(name)
+                .is_some_and(|broker| broker.cluster == cluster)
+        };
+        let topics = self
+            .topics
+            .iter()
+            .filter(|(_, brokers)| brokers.keys().any(is_member));
         topics.map(|(topic, _)| topic.clone()).collect()
     }
 
@@ -89,9 +105,20 @@ impl RouteTable {
     /// address of some broker.
     #[must_use]
     pub fn system_topics(&self) -> (Vec<String>, Option<String>) {
-        let clusters: BTreeSet<&String> = self.brokers.values().map(|broker| &broker.cluster).collect();
-        let names = clusters.into_iter().chain(self.brokers.keys()).cloned().collect();
-        let addr = self.brokers.values().find_map(|broker| broker.addrs.values().next().cloned());
+        let clusters: BTreeSet<&String> = self
+            .brokers
+            .values()
+            .map(|broker| &broker.cluster)
+            .collect();
+        let names = clusters
+            .into_iter()
+            .chain(self.brokers.keys())
+            .cloned()
+            .collect();
+        let addr = self
+            .brokers
+            .values()
+            .find_map(|broker| broker.addrs.values().next().cloned());
         (names, addr)
     }
 
@@ -99,7 +126,13 @@ impl RouteTable {
     #[must_use]
     pub fn unit_topics(&self, all_of: i32, none_of: i32) -> Vec<String> {
         let fits = |flag: i32| flag & all_of == all_of && flag & none_of == 0;
-        let first = self.topics.iter().filter_map(|(topic, brokers)| Some((topic, brokers.values().next()?)));
-        first.filter(|(_, entry)| fits(entry.said.sys_flag)).map(|(topic, _)| topic.clone()).collect()
+        let first = self
+            .topics
+            .iter()
+            .filter_map(|(topic, brokers)| Some((topic, brokers.values().next()?)));
+        first
+            .filter(|(_, entry)| fits(entry.said.sys_flag))
+            .map(|(topic, _)| topic.clone())
+            .collect()
     }
 }

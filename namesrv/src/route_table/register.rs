@@ -6,14 +6,17 @@ use clock::Monotonic;
 
 use super::types::{Live, TopicEntry};
 use super::{
-    BROKERS_MAX, EXPIRY_DEFAULT, MASTER_ID, PERM_WRITE, Queues, Registration, RouteTable, TOPICS_MAX, Version,
+    BROKERS_MAX, EXPIRY_DEFAULT, MASTER_ID, PERM_WRITE, Queues, Registration, RouteTable,
+    TOPICS_MAX, Version,
 };
 
 /// Why a registration was refused; nothing of it was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// One changed topic from a broker that has not told its others (the name server restarted).
-    #[error("register broker failed: the broker is not known yet, its whole topic table has to come first")]
+    #[error(
+        "register broker failed: the broker is not known yet, its whole topic table has to come first"
+    )]
     IncrementFirst,
     /// Another address holds this name and id with a newer state version.
     #[error("register broker failed: a newer registration holds this broker name and id")]
@@ -55,7 +58,11 @@ impl RouteTable {
             ha_addr: reg.ha_addr.clone(),
         };
         self.live.insert(reg.addr.clone(), live);
-        Ok(if reg.broker_id == MASTER_ID { Registered::default() } else { self.master_of(reg) })
+        Ok(if reg.broker_id == MASTER_ID {
+            Registered::default()
+        } else {
+            self.master_of(reg)
+        })
     }
 
     fn check_register(&mut self, reg: &Registration) -> Result<(), Refused> {
@@ -66,10 +73,19 @@ impl RouteTable {
         if !known && self.live.len() >= BROKERS_MAX {
             return Err(Refused::TooMany("brokers"));
         }
-        let holder = self.brokers.get(&reg.broker_name).and_then(|broker| broker.addrs.get(&reg.broker_id));
+        let holder = self
+            .brokers
+            .get(&reg.broker_name)
+            .and_then(|broker| broker.addrs.get(&reg.broker_id));
         if let Some(holder) = holder.filter(|addr| **addr != reg.addr.addr) {
-            let holder = super::BrokerAddr { cluster: reg.addr.cluster.clone(), addr: holder.clone() };
-            let newer = self.live.get(&holder).is_some_and(|l| l.version.state_version > reg.version.state_version);
+            let holder = super::BrokerAddr {
+                cluster: reg.addr.cluster.clone(),
+                addr: holder.clone(),
+            };
+            let newer = self
+                .live
+                .get(&holder)
+                .is_some_and(|l| l.version.state_version > reg.version.state_version);
             if newer {
                 self.live.remove(&reg.addr);
                 return Err(Refused::Superseded);
@@ -84,10 +100,15 @@ impl RouteTable {
         broker.cluster.clone_from(&reg.addr.cluster);
         broker.acting_master = reg.acting_master == Some(true);
         broker.zone.clone_from(&reg.zone);
-        broker.addrs.retain(|id, addr| *addr != reg.addr.addr || *id == reg.broker_id);
+        broker
+            .addrs
+            .retain(|id, addr| *addr != reg.addr.addr || *id == reg.broker_id);
         let replaced = broker.addrs.insert(reg.broker_id, reg.addr.addr.clone());
         if let Some(addr) = replaced.filter(|addr| *addr != reg.addr.addr) {
-            self.live.remove(&super::BrokerAddr { cluster: reg.addr.cluster.clone(), addr });
+            self.live.remove(&super::BrokerAddr {
+                cluster: reg.addr.cluster.clone(),
+                addr,
+            });
         }
     }
 
@@ -96,14 +117,23 @@ impl RouteTable {
         broker.and_then(|broker| broker.addrs.keys().next()) == Some(&reg.broker_id)
     }
 
-    fn take_topics(&mut self, reg: &Registration, before: Option<Version>, read_only: bool) -> Result<(), Refused> {
+    fn take_topics(
+        &mut self,
+        reg: &Registration,
+        before: Option<Version>,
+        read_only: bool,
+    ) -> Result<(), Refused> {
         let changed = before != Some(reg.version);
         let late = before.is_some_and(|before| reg.version.is_older_than(&before));
         for (topic, said) in &reg.topics {
             if !self.topics.contains_key(topic) && self.topics.len() >= TOPICS_MAX {
                 return Err(Refused::TooMany("topics"));
             }
-            let perm = if read_only { said.perm & !PERM_WRITE } else { said.perm };
+            let perm = if read_only {
+                said.perm & !PERM_WRITE
+            } else {
+                said.perm
+            };
             let said = Queues { perm, ..*said };
             let brokers = self.topics.entry(topic.clone()).or_default();
             match brokers.get_mut(&reg.broker_name) {
@@ -133,8 +163,14 @@ impl RouteTable {
         let Some(master) = broker.and_then(|broker| broker.addrs.get(&MASTER_ID)) else {
             return Registered::default();
         };
-        let addr = super::BrokerAddr { cluster: reg.addr.cluster.clone(), addr: master.clone() };
+        let addr = super::BrokerAddr {
+            cluster: reg.addr.cluster.clone(),
+            addr: master.clone(),
+        };
         let ha_addr = self.live.get(&addr).map(|live| live.ha_addr.clone());
-        Registered { ha_addr, master_addr: Some(master.clone()) }
+        Registered {
+            ha_addr,
+            master_addr: Some(master.clone()),
+        }
     }
 }

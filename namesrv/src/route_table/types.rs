@@ -57,12 +57,18 @@ pub(super) struct TopicEntry {
 
 impl TopicEntry {
     pub(super) fn new(said: Queues) -> Self {
-        Self { said, perm_override: None }
+        Self {
+            said,
+            perm_override: None,
+        }
     }
 
     /// What clients are told.
     pub(super) fn effective(&self) -> Queues {
-        Queues { perm: self.perm_override.unwrap_or(self.said.perm), ..self.said }
+        Queues {
+            perm: self.perm_override.unwrap_or(self.said.perm),
+            ..self.said
+        }
     }
 }
 

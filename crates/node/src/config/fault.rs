@@ -39,13 +39,21 @@ pub struct Fault {
 impl Fault {
     /// A fault of a key; its source is found later.
     pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { key: key.into(), message: message.into(), source: None }
+        Self {
+            key: key.into(),
+            message: message.into(),
+            source: None,
+        }
     }
 
     /// The same fault with its key below `section`, for nested structures.
     #[must_use]
     pub fn within(mut self, section: &str) -> Self {
-        self.key = if self.key.is_empty() { section.to_owned() } else { format!("{section}.{}", self.key) };
+        self.key = if self.key.is_empty() {
+            section.to_owned()
+        } else {
+            format!("{section}.{}", self.key)
+        };
         self
     }
 }

@@ -7,7 +7,10 @@ use super::Settings;
 /// `flush.mode` → `GANTRY_FLUSH_MODE`.
 #[must_use]
 pub fn env_name(key: &str) -> String {
-    format!("GANTRY_{}", key.replace(['.', '-'], "_").to_ascii_uppercase())
+    format!(
+        "GANTRY_{}",
+        key.replace(['.', '-'], "_").to_ascii_uppercase()
+    )
 }
 
 /// `flush.mode` → `flush-mode`; written with two dashes before it.
@@ -36,7 +39,11 @@ pub(super) fn flatten(at: &str, tree: &Value, out: &mut Vec<(String, Value)>) {
     match tree {
         Value::Object(members) if !members.is_empty() => {
             for (name, value) in members {
-                let key = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
+                let key = if at.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{at}.{name}")
+                };
                 flatten(&key, value, out);
             }
         }
@@ -46,7 +53,9 @@ pub(super) fn flatten(at: &str, tree: &Value, out: &mut Vec<(String, Value)>) {
 
 /// A tree that holds one value at a key.
 pub(super) fn nest(key: &str, value: Value) -> Value {
-    key.rsplit('.').fold(value, |inner, name| Value::Object(std::iter::once((name.to_owned(), inner)).collect()))
+    key.rsplit('.').fold(value, |inner, name| {
+        Value::Object(std::iter::once((name.to_owned(), inner)).collect())
+    })
 }
 
 /// Lays `top` over `base`; objects merge, everything else replaces.

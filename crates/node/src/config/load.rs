@@ -24,7 +24,10 @@ pub struct Layers {
 
 impl Layers {
     fn key_of<'a>(&self, name: &'a str) -> &'a str {
-        self.aliases.iter().find(|(alias, _)| *alias == name).map_or(name, |(_, key)| key)
+        self.aliases
+            .iter()
+            .find(|(alias, _)| *alias == name)
+            .map_or(name, |(_, key)| key)
     }
 }
 
@@ -32,8 +35,9 @@ impl Layers {
     /// The process's own environment; variables that are not UTF-8 are left out.
     #[must_use]
     pub fn with_process_env(mut self) -> Self {
-        let text =
-            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        let text = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
         self.env = text.collect();
         self
     }
@@ -85,30 +89,51 @@ pub fn load<T: Settings>(layers: &Layers) -> Result<Loaded<T>, Faults> {
         }
     }
     let default_of = |key: &str| known.get(key).unwrap_or(&Value::Null);
-    for name in known.keys().map(String::as_str).chain(layers.aliases.iter().map(|(alias, _)| *alias)) {
+    for name in known
+        .keys()
+        .map(String::as_str)
+        .chain(layers.aliases.iter().map(|(alias, _)| *alias))
+    {
         let (variable, key) = (env_name(name), layers.key_of(name));
         if let Some((_, text)) = layers.env.iter().find(|(present, _)| *present == variable) {
             let readings = readings(text, default_of(key));
-            given.push(Given { key: key.to_owned(), source: Source::Env(variable), readings });
+            given.push(Given {
+                key: key.to_owned(),
+                source: Source::Env(variable),
+                readings,
+            });
         }
     }
     for (name, text) in &layers.flags {
         let key = layers.key_of(name);
         let source = Source::Flag(format!("--{}", flag_name(name)));
-        given.push(Given { key: key.to_owned(), source, readings: readings(text, default_of(key)) });
+        given.push(Given {
+            key: key.to_owned(),
+            source,
+            readings: readings(text, default_of(key)),
+        });
     }
 
     let defaults = tree(&T::default());
     let mut merged = defaults.clone();
     let mut sources = BTreeMap::new();
-    for Given { key, source, readings } in given {
+    for Given {
+        key,
+        source,
+        readings,
+    } in given
+    {
         // Alone over the defaults, so that each fault is found by itself.
         match pick::<T>(&defaults, &key, readings) {
             Ok(value) => {
                 overlay(&mut merged, nest(&key, value));
                 sources.insert(key, source);
             }
-            Err(message) => faults.push(Fault { key, message, source: Some(source) }),
+            Err(message) => faults.push(Fault {
+                key,
+                message,
+                source: Some(source),
+            }),
         }
     }
     let settings: Option<T> = serde_json::from_value(merged)
@@ -120,7 +145,10 @@ pub fn load<T: Settings>(layers: &Layers) -> Result<Loaded<T>, Faults> {
         .ok();
     if let Some(settings) = &settings {
         faults.extend(settings.validate().into_iter().map(|fault| {
-            let source = fault.source.clone().or_else(|| sources.get(&fault.key).cloned());
+            let source = fault
+                .source
+                .clone()
+                .or_else(|| sources.get(&fault.key).cloned());
             Fault { source, ..fault }
         }));
     }
@@ -146,28 +174,50 @@ fn pick<T: Settings>(defaults: &Value, key: &str, readings: Vec<Value>) -> Resul
 
 /// What a text from the environment or a flag may mean, given the default's kind.
 fn readings(text: &str, default: &Value) -> Vec<Value> {
-    let scalar = || serde_json::from_str::<Value>(text.trim()).ok().filter(|v| v.is_number() || v.is_boolean());
+    let scalar = || {
+        serde_json::from_str::<Value>(text.trim())
+            .ok()
+            .filter(|v| v.is_number() || v.is_boolean())
+    };
     let list = || {
-        let parts = text.split([',', ';']).map(str::trim).filter(|part| !part.is_empty());
+        let parts = text
+            .split([',', ';'])
+            .map(str::trim)
+            .filter(|part| !part.is_empty());
         Value::Array(parts.map(|part| Value::String(part.to_owned())).collect())
     };
     let plain = Value::String(text.to_owned());
     match default {
         Value::Array(_) => vec![list()],
         Value::Bool(_) | Value::Number(_) => scalar().into_iter().chain([plain]).collect(),
-        Value::Null => std::iter::once(plain).chain(scalar()).chain([list()]).collect(),
+        Value::Null => std::iter::once(plain)
+            .chain(scalar())
+            .chain([list()])
+            .collect(),
         Value::String(_) | Value::Object(_) => vec![plain],
     }
 }
 
 fn read_file(path: &PathBuf) -> Result<Vec<Given>, Fault> {
     let name = path.display().to_string();
-    let fault = |message: String| Fault { key: String::new(), message, source: Some(Source::File(name.clone())) };
+    let fault = |message: String| Fault {
+        key: String::new(),
+        message,
+        source: Some(Source::File(name.clone())),
+    };
     let text = std::fs::read_to_string(path).map_err(|error| fault(error.to_string()))?;
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| fault(error.to_string()))?;
+    let table: toml::Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| fault(error.to_string()))?;
     let tree = serde_json::to_value(table).map_err(|error| fault(error.to_string()))?;
     let mut leaves = Vec::new();
     flatten("", &tree, &mut leaves);
     let given = leaves.into_iter().filter(|(key, _)| !key.is_empty());
-    Ok(given.map(|(key, value)| Given { key, source: Source::File(name.clone()), readings: vec![value] }).collect())
+    Ok(given
+        .map(|(key, value)| Given {
+            key,
+            source: Source::File(name.clone()),
+            readings: vec![value],
+        })
+        .collect())
 }

@@ -477,3 +477,53 @@ async fn what_does_not_exist_is_refused_by_name() {
         .await;
     assert_eq!(junk.response_code(), ResponseCode::SystemError);
 }
+
+/// BL-36 again: more messages of no concern than one look takes in, and the one that matters behind them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_match_far_behind_messages_of_no_concern_is_found_at_once() {
+    let bench = ready(quick()).await;
+    bench.put_group("s", &quick()).await;
+    bench.subscribe("s", "T", "rare").await;
+    bench.send_batch("T", 0, 10_000, "common").await;
+    bench.send("T", 0, "found", "rare").await;
+    let began = Instant::now();
+    assert!(bench.notify("s", "T", 10_000).await);
+    assert!(began.elapsed() < SECOND, "{:?}", began.elapsed());
+    bench.put_group("p", &quick()).await;
+    bench.subscribe("p", "T", "rare").await;
+    let got = bench.pop("p", "T", 32, 60_000).await;
+    assert_eq!(got.len(), 1, "a pop follows its filter too");
+    assert_eq!(bench.pop("s", "T", 32, 60_000).await[0].body, "found");
+}
+
+/// A snapshot that is gone or damaged costs time, not leases.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leases_are_read_from_the_log_where_the_snapshot_is_lost() {
+    use store::disk::Disk;
+    use store::disk::sim::SimDisk;
+    for lost in [true, false] {
+        let disk = SimDisk::new(7);
+        let mut bench =
+            pop_support::on_disk(std::sync::Arc::new(disk.clone()), broker::FlushMode::Sync).await;
+        bench.put_topic("T", 1).await;
+        bench.put_group("g", &quick()).await;
+        bench.subscribe("g", "T", "*").await;
+        bench.send_many("T", 1, 3).await;
+        let got = bench.pop("g", "T", 2, 60_000).await;
+        bench.ack("g", &got[0]).await;
+        bench.stop().await;
+        for name in ["popState.json", "popState.json.bak"] {
+            let path = std::path::Path::new("/data/config").join(name);
+            if lost {
+                disk.remove_file(&path).ok();
+            } else {
+                disk.flip_bit(&path, 40, 3);
+            }
+        }
+        let bench = pop_support::on_disk(std::sync::Arc::new(disk), broker::FlushMode::Sync).await;
+        let again = bench.ack("g", &got[0]).await;
+        assert_eq!((again.status, again.already), (SettleStatus::Acked, true));
+        assert_eq!(bench.ack("g", &got[1]).await.status, SettleStatus::Acked);
+        assert_eq!(bench.pop("g", "T", 8, 60_000).await.len(), 1);
+    }
+}

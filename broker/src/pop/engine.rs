@@ -90,7 +90,11 @@ impl Pop {
     ) -> Result<Self, BrokerError> {
         let snapshot = load(&file)?;
         let log_topic = names::revive_log(cluster);
-        let mut replay = Replay::new(snapshot.as_ref(), store.min_physical().get());
+        let begin = match &snapshot {
+            Some(_) => store.min_physical(),
+            None => first_fact(store, &log_topic)?,
+        };
+        let mut replay = Replay::new(snapshot.as_ref(), begin.get());
         drop(snapshot);
         for (position, bytes) in store.scan(PhysicalOffset::new(replay.from())) {
             if let Ok(view) = RecordView::parse(&bytes) {
@@ -228,6 +232,19 @@ impl Pop {
         );
         Ok(broker.append(&MessageDraft::from(fields))?.physical_offset)
     }
+}
+
+/// Where facts can begin in a log without a snapshot: at the first queue entry of their topic, or where the queues end.
+/// A large log that never had a lease is not read.
+fn first_fact(store: &Store, log_topic: &str) -> Result<PhysicalOffset, BrokerError> {
+    let mut first = store.dispatched();
+    for queue_id in 0..names::REVIVE_QUEUES {
+        let min = store.queue(log_topic, queue_id).min;
+        if let Some(entry) = store.entries(log_topic, queue_id, min, 1)?.first() {
+            first = first.min(entry.physical_offset);
+        }
+    }
+    Ok(first.max(store.min_physical()))
 }
 
 /// The snapshot, or its backup where it is damaged; without either the whole log is read.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc;
+use std::time::Duration;
 
 use store::{Boundary, PhysicalOffset};
 
@@ -15,6 +16,9 @@ use super::names::{Kind, revive_queue};
 use super::queue::QueueState;
 use super::record;
 use super::table::{Locked, Slot};
+
+/// Longest wait for the queues to catch up with the log.
+const CATCH_UP_MS: u64 = 2_000;
 
 /// Where a group starts in a queue that it has no progress in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,6 +187,7 @@ pub(crate) fn start_at(
         .topics
         .get(topic)
         .ok_or_else(|| BrokerError::NoTopic(topic.to_owned()))?;
+    wait_dispatched(broker);
     let now_ms = broker.pop.now_ms(broker.clock.as_ref());
     let mut end = None;
     for queue_id in 0..config.read_queue_nums.max(config.write_queue_nums) {
@@ -228,6 +233,17 @@ pub(crate) fn set_position(
     mirror(broker, &slot, &mut locked);
     drop(locked);
     wait_durable(broker, end)
+}
+
+/// Blocks until the queues hold what is in the log now, so that `latest` is after everything that was answered.
+fn wait_dispatched(broker: &Broker) {
+    let written = broker.store.written();
+    for _ in 0..CATCH_UP_MS {
+        if broker.store.dispatched() >= written {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Blocks until the record at `position` is as durable as the flush policy asks.

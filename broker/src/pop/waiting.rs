@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clock::Monotonic;
 use remoting::Responder;
+use store::PhysicalOffset;
 
 use crate::broker::Broker;
 use crate::error::BrokerError;
@@ -18,6 +19,9 @@ use super::wait::{WaitKey, Wants};
 const UNUSED: Duration = Duration::from_millis(100);
 /// Longest that a sparse filter is followed for one request that does not wait.
 const FOLLOW: Duration = Duration::from_millis(100);
+
+/// Longest wait of a pop that does not wait, for the queues to catch up with the log.
+const CATCH_UP_MS: u64 = 50;
 
 /// Which request it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,11 +75,37 @@ enum Try {
 
 /// Answers a request now, or parks it until its deadline. On the connection's task; what takes longer is spawned.
 pub(crate) fn begin(broker: &Arc<Broker>, waiting: Waiting) {
+    let written = broker.store.written();
     match attempt(broker, waiting) {
         Try::Done => {}
+        Try::Nothing(waiting, _)
+            if waiting.deadline <= broker.clock.monotonic()
+                && broker.store.dispatched() < written =>
+        {
+            catch_up(broker, waiting, written);
+        }
         Try::Nothing(waiting, swept) => park(broker, waiting, &swept, false),
         Try::Again(waiting) => follow(broker, waiting),
     }
+}
+
+/// Looks once more when the queues hold what was in the log when the request came: a send that was answered before is
+/// found, though nobody waits for it.
+fn catch_up(broker: &Arc<Broker>, waiting: Waiting, written: PhysicalOffset) {
+    let owner = broker.clone();
+    broker.spawn(async move {
+        for _ in 0..CATCH_UP_MS {
+            if owner.store.dispatched() >= written {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        match attempt(&owner, waiting) {
+            Try::Done => {}
+            Try::Nothing(waiting, swept) => answer::empty(&owner, waiting, &swept),
+            Try::Again(waiting) => follow(&owner, waiting),
+        }
+    });
 }
 
 /// Tries a request that was woken. Parked again at the front of its line when there is nothing for it.

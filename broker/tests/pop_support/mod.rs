@@ -221,6 +221,33 @@ impl Bench {
         }
     }
 
+    /// Messages with empty-looking bodies in client batches of 500.
+    pub(crate) async fn send_batch(&self, topic: &str, queue_id: i32, count: usize, tag: &str) {
+        let mut properties = Properties::new();
+        properties.set("TAGS", tag);
+        let properties = properties.encode();
+        let mut entry = Vec::new();
+        let size = 4 + 4 + 4 + 4 + 4 + 1 + 2 + properties.len();
+        entry.extend_from_slice(&(size as i32).to_be_bytes());
+        entry.extend_from_slice(&[0; 12]);
+        entry.extend_from_slice(&1i32.to_be_bytes());
+        entry.push(b'x');
+        entry.extend_from_slice(&(properties.len() as i16).to_be_bytes());
+        entry.extend_from_slice(properties.as_bytes());
+        let header = SendRequest {
+            producer_group: "p".into(),
+            topic: topic.into(),
+            default_topic: "TBW102".into(),
+            queue_id,
+            batch: true,
+            ..SendRequest::default()
+        };
+        for _ in 0..count / 500 {
+            let cmd = Command::request(RequestCode::SendBatchMessage).with_header(&header);
+            self.ok(cmd.with_body(entry.repeat(500))).await;
+        }
+    }
+
     pub(crate) fn pop_command(
         &self,
         group: &str,

@@ -145,6 +145,9 @@ impl Broker {
         if self.closed.load(Ordering::Acquire) {
             return Err(BrokerError::Stopping);
         }
+        if self.store.full() {
+            return Err(BrokerError::Store(store::StoreError::Full));
+        }
         if self.store.busy() {
             return Err(BrokerError::Busy("the disk is slow"));
         }
@@ -271,6 +274,7 @@ impl Broker {
         }
         self.locks.expire(now);
         self.metrics.sample(now);
+        self.metrics.show(self);
         self.roll_day();
     }
 

@@ -20,7 +20,9 @@ pub(crate) type Handler =
 /// Answers one request.
 pub(crate) fn dispatch(broker: &Arc<Broker>, fast: bool, cmd: Command, to: Responder) {
     #[cfg(feature = "planted-faults")]
-    let Some((cmd, to)) = crate::planted::plant(broker, cmd, to) else { return };
+    let Some((cmd, to)) = crate::planted::plant(broker, cmd, to) else {
+        return;
+    };
     match cmd.request_code() {
         RequestCode::SendMessage | RequestCode::SendMessageV2 | RequestCode::SendBatchMessage => {
             send::handle(broker, cmd, to);

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clock::Monotonic;
@@ -37,24 +38,29 @@ impl PutStatus {
 type Done = Box<dyn FnOnce(PutStatus) + Send>;
 
 /// A wait that ends once, by whichever comes first.
-struct Slot(Mutex<Option<Done>>);
+struct Slot {
+    done: Mutex<Option<Done>>,
+    count: Arc<AtomicUsize>,
+}
 
 impl Slot {
     fn finish(&self, status: PutStatus) {
-        let done = self.0.lock().take();
+        let done = self.done.lock().take();
         if let Some(done) = done {
+            self.count.fetch_sub(1, Ordering::Relaxed);
             done(status);
         }
     }
 
     fn is_finished(&self) -> bool {
-        self.0.lock().is_none()
+        self.done.lock().is_none()
     }
 }
 
 /// The broker's flush policy and the answers that wait for it.
 pub(crate) struct Durability {
     sync: bool,
+    count: Arc<AtomicUsize>,
     /// All waits are equally long, so this is in order of deadline.
     waiting: Mutex<VecDeque<(Monotonic, Arc<Slot>)>>,
 }
@@ -63,7 +69,7 @@ impl std::fmt::Debug for Durability {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Durability")
             .field("sync", &self.sync)
-            .field("waiting", &self.waiting.lock().len())
+            .field("waiting", &self.waiting())
             .finish()
     }
 }
@@ -73,6 +79,7 @@ impl Durability {
     pub(crate) fn new(sync: bool) -> Self {
         Self {
             sync,
+            count: Arc::default(),
             waiting: Mutex::new(VecDeque::new()),
         }
     }
@@ -92,7 +99,11 @@ impl Durability {
             done(PutStatus::Buffered);
             return;
         }
-        let slot = Arc::new(Slot(Mutex::new(Some(Box::new(done)))));
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let slot = Arc::new(Slot {
+            done: Mutex::new(Some(Box::new(done))),
+            count: self.count.clone(),
+        });
         let flushed = slot.clone();
         store.when_flushed(
             end,
@@ -116,11 +127,7 @@ impl Durability {
 
     /// Number of answers that wait for the disk.
     pub(crate) fn waiting(&self) -> usize {
-        self.waiting
-            .lock()
-            .iter()
-            .filter(|(_, slot)| !slot.is_finished())
-            .count()
+        self.count.load(Ordering::Relaxed)
     }
 
     /// Ends the waits whose deadline has come.

@@ -6,15 +6,44 @@ use std::time::Duration;
 
 use clock::Monotonic;
 use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+
+use crate::broker::Broker;
+
+/// Groups with a lag of their own; those beyond are left out.
+const LAG_GROUPS_MAX: usize = 1_000;
+/// Seconds between two looks at the lag of all groups.
+const LAG_EVERY: u64 = 10;
+
+/// Label of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GroupLabel {
+    group: String,
+}
 
 /// Longest window of a rate, in seconds; one sample a second.
 const WINDOW_SECONDS: usize = 600;
 
 /// Counters; cheap to raise from any thread.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Metrics {
+    /// Time of one append, in seconds.
+    append_seconds: Histogram,
+    /// Bytes appended and not yet synced.
+    flush_lag_bytes: Gauge,
+    /// Bytes appended and not yet visible in queues.
+    dispatch_lag_bytes: Gauge,
+    /// Pulls that wait for messages.
+    long_polls: Gauge,
+    /// Sends that wait for the disk.
+    sends_waiting: Gauge,
+    /// Messages that each group has not read.
+    consumer_lag: Family<GroupLabel, Gauge>,
     /// Messages stored for clients.
     pub(crate) put_messages: Counter,
     /// Bytes of records stored for clients.
@@ -40,6 +69,34 @@ pub(crate) struct Metrics {
     /// Longest put in ms.
     pub(crate) put_max_ms: AtomicU64,
     samples: Mutex<VecDeque<(Monotonic, [u64; 4])>>,
+    rounds: AtomicU64,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            append_seconds: Histogram::new(exponential_buckets(0.000_01, 4.0, 10)),
+            flush_lag_bytes: Gauge::default(),
+            dispatch_lag_bytes: Gauge::default(),
+            long_polls: Gauge::default(),
+            sends_waiting: Gauge::default(),
+            consumer_lag: Family::default(),
+            put_messages: Counter::default(),
+            put_bytes: Counter::default(),
+            put_failures: Counter::default(),
+            get_messages: Counter::default(),
+            get_bytes: Counter::default(),
+            get_found: Counter::default(),
+            get_missed: Counter::default(),
+            delayed: Counter::default(),
+            dead_letters: Counter::default(),
+            group_mode_conflicts: Counter::default(),
+            busy: Counter::default(),
+            put_max_ms: AtomicU64::new(0),
+            samples: Mutex::new(VecDeque::new()),
+            rounds: AtomicU64::new(0),
+        }
+    }
 }
 
 impl Metrics {
@@ -85,6 +142,77 @@ impl Metrics {
         for (name, help, counter) in list {
             registry.register(name, help, counter.clone());
         }
+        let gauges: [(&str, &str, &Gauge); 4] = [
+            (
+                "flush_lag_bytes",
+                "Bytes appended and not yet on the disk",
+                &self.flush_lag_bytes,
+            ),
+            (
+                "dispatch_lag_bytes",
+                "Bytes appended and not yet visible in queues",
+                &self.dispatch_lag_bytes,
+            ),
+            (
+                "long_polls",
+                "Pulls that wait for messages",
+                &self.long_polls,
+            ),
+            (
+                "sends_waiting",
+                "Sends that wait for the disk",
+                &self.sends_waiting,
+            ),
+        ];
+        for (name, help, gauge) in gauges {
+            registry.register(name, help, gauge.clone());
+        }
+        registry.register(
+            "append_seconds",
+            "Time of one append to the log",
+            self.append_seconds.clone(),
+        );
+        registry.register(
+            "consumer_lag_messages",
+            "Messages that a group has not read, by committed offset",
+            self.consumer_lag.clone(),
+        );
+    }
+
+    /// Sets the gauges; called about once a second.
+    pub(crate) fn show(&self, broker: &Broker) {
+        let gauge = |gauge: &Gauge, value: u64| {
+            gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        };
+        let store = &broker.store;
+        let written = store.written();
+        gauge(&self.flush_lag_bytes, written.since(store.flushed()));
+        gauge(&self.dispatch_lag_bytes, written.since(store.dispatched()));
+        gauge(&self.long_polls, broker.holds.len() as u64);
+        gauge(&self.sends_waiting, broker.durability.waiting() as u64);
+        let round = self.rounds.fetch_add(1, Ordering::Relaxed);
+        if round.is_multiple_of(LAG_EVERY) {
+            self.show_lag(broker);
+        }
+    }
+
+    /// Lag of every group with committed offsets. A group that is gone keeps no number.
+    fn show_lag(&self, broker: &Broker) {
+        self.consumer_lag.clear();
+        for (group, topics) in broker.offsets.snapshot(LAG_GROUPS_MAX) {
+            let lag: u64 = topics
+                .iter()
+                .flat_map(|(topic, queues)| queues.iter().map(move |queue| (topic, queue)))
+                .map(|(topic, (queue_id, offset))| {
+                    let max = broker.store.queue(topic, *queue_id).max.to_wire();
+                    u64::try_from(max.saturating_sub(*offset)).unwrap_or(0)
+                })
+                .sum();
+            let label = GroupLabel { group };
+            self.consumer_lag
+                .get_or_create(&label)
+                .set(i64::try_from(lag).unwrap_or(i64::MAX));
+        }
     }
 
     /// Takes one sample of the rates; called about once a second.
@@ -122,6 +250,7 @@ impl Metrics {
 
     /// Notes how long a put took.
     pub(crate) fn put_took(&self, time: Duration) {
+        self.append_seconds.observe(time.as_secs_f64());
         let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.put_max_ms.fetch_max(ms, Ordering::Relaxed);
     }

@@ -18,6 +18,8 @@ const PAIRS_MAX: usize = 1_000_000;
 const COMMITS_PER_VERSION: u64 = 500;
 
 type Resets = HashMap<String, HashMap<String, BTreeMap<i32, i64>>>;
+/// Topic → queue → next offset to read, of one group.
+pub(crate) type Offsets = BTreeMap<String, BTreeMap<i32, i64>>;
 type Queues = Mutex<BTreeMap<i32, i64>>;
 type Pairs = HashMap<String, HashMap<String, Arc<Queues>>>;
 
@@ -158,6 +160,21 @@ impl OffsetTable {
             self.version.lock().bump(now_ms);
         }
         true
+    }
+
+    /// Offsets of up to `max` groups, by topic.
+    pub(crate) fn snapshot(&self, max: usize) -> Vec<(String, Offsets)> {
+        let pairs = self.pairs.read();
+        pairs
+            .iter()
+            .take(max)
+            .map(|(group, topics)| {
+                let topics = topics
+                    .iter()
+                    .map(|(topic, queues)| (topic.clone(), queues.lock().clone()));
+                (group.clone(), topics.collect())
+            })
+            .collect()
     }
 
     /// Whether something was committed since this was last asked.

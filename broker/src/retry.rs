@@ -26,7 +26,6 @@ pub(crate) fn redirect(
     broker: &Arc<Broker>,
     request: &SendRequest<'_>,
     client_version: i32,
-    _queue_id: i32,
 ) -> Result<Option<DeadLetter>, BrokerError> {
     let Some(group) = request.topic.strip_prefix(names::RETRY_PREFIX) else {
         return Ok(None);

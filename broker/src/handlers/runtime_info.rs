@@ -162,14 +162,28 @@ fn queues(broker: &Broker, put: &mut impl FnMut(&str, String)) {
 }
 
 fn disk(broker: &Broker, put: &mut impl FnMut(&str, String)) {
-    // What the store fills is known; the disk's own size is not asked for here.
-    let used = broker.store.written().since(broker.store.min_physical());
+    let (total, free) = match rustix::fs::statvfs(broker.store.root()) {
+        Ok(disk) => (
+            disk.f_blocks.saturating_mul(disk.f_frsize),
+            disk.f_bavail.saturating_mul(disk.f_frsize),
+        ),
+        Err(_) => (0, 0),
+    };
+    let ratio = if total == 0 {
+        0.0
+    } else {
+        (total.saturating_sub(free)) as f64 / total as f64
+    };
     put(
         "commitLogDirCapacity",
-        format!("Total : {}, Free : {}.", bytes_text(used), bytes_text(0)),
+        format!(
+            "Total : {}, Free : {}.",
+            bytes_text(total),
+            bytes_text(free)
+        ),
     );
     for key in ["commitLogDiskRatio", "consumeQueueDiskRatio"] {
-        put(key, "0.0".to_owned());
+        put(key, format!("{ratio:.2}"));
     }
 }
 

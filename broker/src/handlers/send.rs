@@ -41,7 +41,11 @@ pub(crate) struct Stored {
 
 /// Answers a send. Inline where the topic is known, else on a blocking thread.
 pub(crate) fn handle(broker: &Arc<Broker>, cmd: Command, to: Responder) {
-    if needs_disk(broker, &cmd) {
+    let request = match SendRequest::parse(&cmd) {
+        Ok(request) => request,
+        Err(error) => return refuse(broker, to, &error.into()),
+    };
+    if needs_disk(broker, &request) {
         let owner = broker.clone();
         let Ok(permit) = broker.admin_permits.clone().try_acquire_owned() else {
             broker.metrics.busy.inc();
@@ -53,25 +57,25 @@ pub(crate) fn handle(broker: &Arc<Broker>, cmd: Command, to: Responder) {
             return;
         };
         broker.spawn_blocking(move || {
-            answer(&owner, &cmd, to);
+            match SendRequest::parse(&cmd) {
+                Ok(request) => answer(&owner, &cmd, &request, to),
+                Err(error) => refuse(&owner, to, &error.into()),
+            }
             drop(permit);
         });
         return;
     }
-    answer(broker, &cmd, to);
+    answer(broker, &cmd, &request, to);
 }
 
 /// Whether a topic or group has to be created first.
-fn needs_disk(broker: &Broker, cmd: &Command) -> bool {
-    SendRequest::parse(cmd).is_ok_and(|request| {
-        broker.topics.get(request.topic).is_none()
-            || (names::is_retry(request.topic) && !request.batch)
-    })
+fn needs_disk(broker: &Broker, request: &SendRequest<'_>) -> bool {
+    !broker.topics.contains(request.topic) || (names::is_retry(request.topic) && !request.batch)
 }
 
-fn answer(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
+fn answer(broker: &Arc<Broker>, cmd: &Command, request: &SendRequest<'_>, to: Responder) {
     let peer = to.conn().peer();
-    match store(broker, cmd, peer) {
+    match store(broker, cmd, request, peer) {
         Ok(stored) => confirm(broker, stored, to),
         Err(error) => refuse(broker, to, &error),
     }
@@ -122,11 +126,19 @@ fn response(stored: &Stored, status: PutStatus) -> Command {
 }
 
 /// Checks and appends.
-fn store(broker: &Arc<Broker>, cmd: &Command, peer: SocketAddr) -> Result<Stored, BrokerError> {
+fn store(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    request: &SendRequest<'_>,
+    peer: SocketAddr,
+) -> Result<Stored, BrokerError> {
     broker.check_writable()?;
-    let request = SendRequest::parse(cmd)?;
+    if broker.durability.waiting() >= broker.config.limits.sends as usize {
+        broker.metrics.busy.inc();
+        return Err(BrokerError::Busy("too many sends wait for the disk"));
+    }
     check_topic(request.topic)?;
-    let topic = find_topic(broker, &request)?;
+    let topic = find_topic(broker, request)?;
     if request.queue_id >= topic.queue_count() {
         return Err(BrokerError::Invalid(format!(
             "request queueId[{}] is illegal, topic [{}] has {} queues. Producer: {peer}",
@@ -141,13 +153,13 @@ fn store(broker: &Arc<Broker>, cmd: &Command, peer: SocketAddr) -> Result<Stored
         request.queue_id
     };
     if request.batch {
-        return send_batch::store(broker, cmd, &request, queue_id, peer);
+        return send_batch::store(broker, cmd, request, queue_id, peer);
     }
     let body = cmd.body.to_bytes();
     check_body(broker, body.len())?;
     let wishes = Wishes::of(request.properties.as_bytes());
     wishes.check_supported()?;
-    let target = retry::redirect(broker, &request, cmd.version, queue_id)?;
+    let target = retry::redirect(broker, request, cmd.version)?;
     let mut properties = build_properties(broker, request.properties);
     let uniq_key = if wishes.has_uniq_key {
         PropertiesView::new(properties.as_bytes())

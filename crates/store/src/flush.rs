@@ -178,7 +178,10 @@ fn sync(shared: &Shared, from: u64, to: u64) -> Result<(), StoreError> {
     let first = files.partition_point(|file| file.end() <= from);
     for file in files.iter().skip(first).take_while(|file| file.base() < to) {
         if !shared.options.lies_about_flush() {
-            file.region().sync().map_err(|e| StoreError::Io {
+            let first = from.max(file.base()) - file.base();
+            let last = to.min(file.end()) - file.base();
+            let synced = file.region().sync(first, last, shared.log.way());
+            synced.map_err(|e| StoreError::Io {
                 operation: "sync",
                 path: shared.layout.log_file(file.base()),
                 source: e,

@@ -115,7 +115,7 @@ impl StoreOptions {
             verify_at_open_bytes: 512 * MIB,
             checkpoint_interval_ms: SECOND,
             queue_sync_bytes: 256 * MIB,
-            touch_ahead_bytes: 8 * MIB,
+            touch_ahead_bytes: 16 * MIB,
             workers: Workers::Threads,
             #[cfg(any(test, feature = "sim"))]
             lie_about_flush: false,

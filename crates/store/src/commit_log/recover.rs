@@ -7,7 +7,7 @@
 //! records are among it.
 
 use super::{DamagedRange, RecoveredLog};
-use crate::disk::{AppendToken, Disk};
+use crate::disk::{AppendToken, Disk, WriteWay};
 use crate::layout::{Layout, NumberedFile, make_dirs, numbered_files, sync_dir};
 use crate::mapped_file::MappedFile;
 use crate::record::{Found, look};
@@ -205,7 +205,10 @@ fn sync_files(
     for file in files {
         if file.end() > from {
             let failed = |e| StoreError::io("sync", &layout.log_file(file.base()), e);
-            file.region().sync().map_err(failed)?;
+            let whole = file.end() - file.base();
+            file.region()
+                .sync(0, whole, WriteWay::File)
+                .map_err(failed)?;
         }
         if tail.is_none_or(|(tail, _)| !Arc::ptr_eq(tail, file)) {
             file.region().seal();

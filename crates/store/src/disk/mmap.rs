@@ -122,6 +122,13 @@ impl Map {
         Some(unsafe { std::slice::from_raw_parts(start, len) })
     }
 
+    /// Writes the pages of a range to the file and waits until they are durable.
+    pub(super) fn sync(&self, from: u64, to: u64) -> io::Result<()> {
+        let to = to.min(self.len);
+        let from = from.min(to);
+        self.raw.flush_range(to_usize(from)?, to_usize(to - from)?)
+    }
+
     /// Faults the pages of a range in for writing, as far as the kernel can do it.
     pub(super) fn touch(&self, from: u64, to: u64) {
         let to = to.min(self.len);

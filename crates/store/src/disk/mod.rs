@@ -119,8 +119,9 @@ pub trait Region: Send + Sync + Debug {
     fn publish(&self, token: &mut AppendToken, end: u64);
     /// A slice of the stable part, `None` when it reaches beyond.
     fn stable(&self, at: u64, len: usize) -> Option<&[u8]>;
-    /// Makes everything written so far durable (not the directory entry).
-    fn sync(&self) -> io::Result<()>;
+    /// Makes what was written from `from` to `to` in the given way durable (not the directory
+    /// entry); of map writes no other pages, so that those touched ahead stay writable.
+    fn sync(&self, from: u64, to: u64, way: WriteWay) -> io::Result<()>;
     /// Asks for the pages of a range to be present and writable. A hint: errors are ignored.
     fn touch(&self, from: u64, to: u64);
     /// Says that nothing more will be written or synced, so that resources can be let go.

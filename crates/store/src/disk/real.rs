@@ -241,8 +241,11 @@ impl Region for RealRegion {
         self.map.stable(at, len)
     }
 
-    fn sync(&self) -> io::Result<()> {
-        self.file.read().as_ref().map_or(Ok(()), File::sync_data)
+    fn sync(&self, from: u64, to: u64, way: WriteWay) -> io::Result<()> {
+        match way {
+            WriteWay::Map => self.map.sync(from, to),
+            WriteWay::File => self.file.read().as_ref().map_or(Ok(()), File::sync_data),
+        }
     }
 
     fn touch(&self, from: u64, to: u64) {
@@ -270,7 +273,8 @@ mod tests {
         region.touch(0, 8192);
         region.publish(&mut token, 7);
         assert_eq!(region.stable(0, 7), Some(&b"mapfile"[..]));
-        region.sync().unwrap();
+        region.sync(0, 7, WriteWay::Map).unwrap();
+        region.sync(0, 7, WriteWay::File).unwrap();
         region.seal();
         assert!(region.append(&mut token, 7, b"x", WriteWay::File).is_err());
         let file = RealDisk.open(&path, false).unwrap();

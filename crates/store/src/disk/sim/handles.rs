@@ -101,8 +101,11 @@ impl Region for SimRegion {
         self.map.stable(at, len)
     }
 
-    fn sync(&self) -> io::Result<()> {
-        self.disk.sync_inode(self.inode)
+    fn sync(&self, from: u64, to: u64, way: WriteWay) -> io::Result<()> {
+        match way {
+            WriteWay::Map => self.disk.sync_pages(self.inode, from, to),
+            WriteWay::File => self.disk.sync_inode(self.inode),
+        }
     }
 
     fn touch(&self, _from: u64, _to: u64) {}

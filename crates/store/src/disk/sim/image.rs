@@ -252,11 +252,16 @@ impl Image {
         inode.dirty.retain(|sector| sector * (SECTOR as u64) < len);
     }
 
-    pub(super) fn sync(&mut self, number: u64) {
+    /// Makes the pages that hold `[from, to)` durable, and the length.
+    pub(super) fn sync(&mut self, number: u64, from: u64, to: u64) {
+        let first = from / PAGE * SECTORS_PER_PAGE;
+        let end = to.div_ceil(PAGE).saturating_mul(SECTORS_PER_PAGE);
         if let Some(inode) = self.inodes.get_mut(&number) {
-            // Only what is dirty: pages of a failed sync are clean, and lost.
             inode.durable.resize(inode.content.len(), 0);
-            for sector in std::mem::take(&mut inode.dirty) {
+            // Only what is dirty: pages of a failed sync are clean, and lost.
+            let dirty: Vec<u64> = inode.dirty.range(first..end).copied().collect();
+            for sector in dirty {
+                inode.dirty.remove(&sector);
                 inode.write_back(sector);
             }
         }
@@ -264,7 +269,9 @@ impl Image {
 
     pub(super) fn sync_all(&mut self) {
         let inodes: Vec<u64> = self.inodes.keys().copied().collect();
-        inodes.into_iter().for_each(|inode| self.sync(inode));
+        inodes
+            .into_iter()
+            .for_each(|inode| self.sync(inode, 0, u64::MAX));
         for dir in self.dirs.values_mut() {
             dir.durable = dir.names.clone();
             dir.changes.clear();

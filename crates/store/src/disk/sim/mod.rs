@@ -157,9 +157,13 @@ impl SimDisk {
     }
 
     fn sync_inode(&self, inode: u64) -> io::Result<()> {
+        self.sync_pages(inode, 0, u64::MAX)
+    }
+
+    fn sync_pages(&self, inode: u64, from: u64, to: u64) -> io::Result<()> {
         match self.enter(Call::Sync) {
             Ok(mut state) => {
-                state.image.sync(inode);
+                state.image.sync(inode, from, to);
                 Ok(())
             }
             Err(error) => {

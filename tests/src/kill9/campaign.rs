@@ -13,6 +13,7 @@ use super::load::{
     rest_sender,
 };
 use super::oracle::{Fault, Place, Stored, check};
+use crate::http::Rest;
 use crate::native::Native;
 use crate::process::Gantry;
 
@@ -132,6 +133,14 @@ pub async fn run(plan: &Plan, dir: &Path) -> Result<Report> {
         Load::new("kill-rest", "g-rest", QUEUES),
     ];
     prepare(cluster.broker, &loads).await?;
+    let [_, rest] = &loads;
+    let from_start = serde_json::json!({"initialPosition": "earliest"});
+    let subscribed = Rest::new(cluster.gateway)
+        .subscribe(&rest.group, &rest.topic, from_start)
+        .await;
+    if !(200..=201).contains(&subscribed.status) {
+        bail!("subscribe answered {subscribed:?}");
+    }
     start_load(plan, &cluster, &loads);
 
     let began = Instant::now();

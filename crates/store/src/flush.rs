@@ -18,6 +18,9 @@ use std::time::Duration;
 /// Called once when a position is durable, or never will be.
 pub(crate) type Done = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
+/// Who is to be told what.
+type Told = Vec<(Done, Result<(), StoreError>)>;
+
 /// Longest time without a sync while anything is dirty (RocketMQ 5.4.0
 /// `flushCommitLogThoroughInterval`).
 const THOROUGH: Duration = Duration::from_secs(10);
@@ -70,21 +73,19 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    /// Writes what waits, syncs if that is due (or `now`), and tells those who waited.
-    pub(crate) fn step(&mut self, shared: &Shared, now: bool) -> Step {
-        if let Some(error) = shared.poisoned() {
-            fail_all(shared, &error);
-            return Step::Idle;
-        }
-        match self.run(shared, now) {
-            Ok(step) => step,
-            Err(error) => {
-                shared.poison(&error);
-                let error = shared.poisoned().unwrap_or(error);
-                fail_all(shared, &error);
-                Step::Idle
+    /// Writes what waits and syncs if that is due (or `now`); answers who is to be told what.
+    fn step(&mut self, shared: &Shared, now: bool) -> (Step, Told) {
+        if shared.poisoned().is_none() {
+            match self.run(shared, now) {
+                Ok(step) => {
+                    let flushed = shared.log.marks().flushed();
+                    let done = shared.waiters.take_until(flushed).into_iter();
+                    return (step, done.map(|(_, done)| (done, Ok(()))).collect());
+                }
+                Err(error) => shared.poison(&error),
             }
         }
+        (Step::Idle, refuse_all(shared))
     }
 
     fn run(&mut self, shared: &Shared, now: bool) -> Result<Step, StoreError> {
@@ -100,9 +101,6 @@ impl Flusher {
             sync(shared, from, to)?;
             self.last_sync = shared.clock.monotonic();
             marks.raise_flushed(to);
-        }
-        for (_, done) in shared.waiters.take_until(marks.flushed()) {
-            done(Ok(()));
         }
         let more = marks.appended() > marks.flushed();
         Ok(if more { Step::Again } else { Step::Idle })
@@ -194,20 +192,24 @@ fn sync(shared: &Shared, from: u64, to: u64) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn fail_all(shared: &Shared, error: &StoreError) {
-    for (end, done) in shared.waiters.take_until(u64::MAX) {
-        if end <= shared.log.marks().flushed() {
-            done(Ok(()));
-        } else {
-            done(Err(shared.poisoned().unwrap_or_else(|| error_again(error))));
-        }
-    }
+/// Everyone who waits, with the failure, but for those whose position is durable already.
+fn refuse_all(shared: &Shared) -> Told {
+    let flushed = shared.log.marks().flushed();
+    let waiting = shared.waiters.take_until(u64::MAX).into_iter();
+    let answer = |end: u64| match shared.poisoned() {
+        Some(error) if end > flushed => Err(error),
+        _ => Ok(()),
+    };
+    waiting.map(|(end, done)| (done, answer(end))).collect()
 }
 
-fn error_again(error: &StoreError) -> StoreError {
-    StoreError::Poisoned {
-        reason: Arc::from(error.to_string()),
+/// Runs one round of the flusher and then, holding no lock, tells those who waited.
+pub(crate) fn flush_step(shared: &Shared, now: bool) -> Step {
+    let (step, told) = shared.flusher.lock().step(shared, now);
+    for (done, result) in told {
+        done(result);
     }
+    step
 }
 
 /// Calls `done` once `end` is durable; at once, on this thread, if it is already.

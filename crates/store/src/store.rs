@@ -3,7 +3,7 @@
 use crate::commit_log::{Appended, DamagedRange, Place};
 use crate::disk::{Disk, WriteWay};
 use crate::dispatch::Step;
-use crate::flush::when_flushed;
+use crate::flush::{flush_step, when_flushed};
 use crate::maintain::BACKLOG_MAX;
 use crate::open::{self, RecoveryReport};
 use crate::options::{BLANK_BYTES, Workers};
@@ -393,8 +393,7 @@ impl Store {
 
     /// Runs one round of the flusher, syncing even if it is not due when `now`. True: call again.
     pub fn step_flush(&self, now: bool) -> bool {
-        let step = self.shared.flusher.lock().step(&self.shared, now);
-        step == Step::Again
+        flush_step(&self.shared, now) == Step::Again
     }
 
     /// Runs one round of the dispatcher. True: call again.

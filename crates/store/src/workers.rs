@@ -2,6 +2,7 @@
 
 use crate::StoreError;
 use crate::dispatch::Step;
+use crate::flush::flush_step;
 use crate::maintain::BACKLOG_WRITE;
 use crate::options::FlushPolicy;
 use crate::shared::Shared;
@@ -82,7 +83,7 @@ fn flush(shared: &Shared) {
         FlushPolicy::Async { interval_ms, .. } => Duration::from_millis(interval_ms),
     };
     while !shared.is_stopping() {
-        let step = shared.flusher.lock().step(shared, false);
+        let step = flush_step(shared, false);
         if step == Step::Idle {
             shared.waiters.gate().sleep(wait, || {
                 shared.is_stopping()

@@ -10,6 +10,7 @@
 //! ```
 //! Nothing a client depends on lives here: receipts carry everything, any gateway settles any of them.
 
+mod api_document;
 pub mod app;
 pub mod config;
 pub mod db;
@@ -29,6 +30,7 @@ pub mod upstream;
 mod web_ui;
 pub mod ws;
 
+pub use api_document::api_document;
 pub use app::app;
 pub use config::{Auth, Config};
 pub use error::{ApiError, Code};

@@ -39,7 +39,11 @@ pub(super) fn router() -> Router<AppState> {
 }
 
 /// `GET …/groups/{group}/dlq`
-async fn summary(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(get, path = "/v1/ns/{ns}/groups/{group}/dlq", operation_id = "getDeadLetters", tag = "dead letters", summary = "Dead letters in sums", params(("ns" = String, Path, description = "Namespace; `default`"), ("group" = String, Path, description = "Group, ^[A-Za-z0-9][A-Za-z0-9_-]{0,79}$")), responses((status = 200, description = "Sums", body = openapi::dead_letters::DeadLetterSummary)))]
+pub(crate) async fn summary(
+    State(state): State<AppState>,
+    call: Call,
+) -> Result<Response, ApiError> {
     let group = call.group()?;
     call.no_query()?;
     let deadline = call.deadline(Duration::ZERO);
@@ -58,7 +62,8 @@ async fn summary(State(state): State<AppState>, call: Call) -> Result<Response, 
 }
 
 /// `GET …/groups/{group}/dlq/messages`
-async fn list(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(get, path = "/v1/ns/{ns}/groups/{group}/dlq/messages", operation_id = "listDeadLetters", tag = "dead letters", summary = "List dead letters", params(("ns" = String, Path, description = "Namespace; `default`"), ("group" = String, Path, description = "Group, ^[A-Za-z0-9][A-Za-z0-9_-]{0,79}$"), ("status" = Option<String>, Query, description = "`open`"), ("limit" = Option<u32>, Query, description = "1–500, default 50"), ("pageToken" = Option<String>, Query, description = "Of the page before; valid for an hour")), responses((status = 200, description = "A page", body = openapi::dead_letters::DeadLetterList)))]
+pub(crate) async fn list(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     let group = call.group()?;
     let known: Vec<&'static str> = FILTERS
         .iter()

@@ -71,7 +71,8 @@ pub(super) fn writable(call: &Call) -> Result<&str, ApiError> {
 }
 
 /// `GET …/groups`
-async fn list(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(get, path = "/v1/ns/{ns}/groups", operation_id = "listGroups", tag = "groups", summary = "List groups", params(("ns" = String, Path, description = "Namespace; `default`"), ("prefix" = Option<String>, Query, description = "Names that begin so"), ("limit" = Option<u32>, Query, description = "1–500, default 50"), ("pageToken" = Option<String>, Query, description = "Of the page before; valid for an hour")), responses((status = 200, description = "A page", body = openapi::groups::GroupList)))]
+pub(crate) async fn list(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     call.namespace()?;
     let query = call.query(&["prefix", "limit", "pageToken"])?;
     let limit = limit(&query)?;
@@ -110,7 +111,8 @@ async fn list(State(state): State<AppState>, call: Call) -> Result<Response, Api
 }
 
 /// `GET …/groups/{group}`
-async fn read(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(get, path = "/v1/ns/{ns}/groups/{group}", operation_id = "getGroup", tag = "groups", summary = "Read a group", params(("ns" = String, Path, description = "Namespace; `default`"), ("group" = String, Path, description = "Group, ^[A-Za-z0-9][A-Za-z0-9_-]{0,79}$")), responses((status = 200, description = "The group", body = openapi::groups::Group, headers(("ETag" = String, description = "Version")))))]
+pub(crate) async fn read(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     let group = call.group()?;
     call.no_query()?;
     let deadline = call.deadline(Duration::ZERO);
@@ -126,12 +128,14 @@ async fn read(State(state): State<AppState>, call: Call) -> Result<Response, Api
 }
 
 /// `PUT …/groups/{group}`
-async fn put(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(put, path = "/v1/ns/{ns}/groups/{group}", operation_id = "putGroup", tag = "groups", summary = "Make or replace a group", params(("ns" = String, Path, description = "Namespace; `default`"), ("group" = String, Path, description = "Group, ^[A-Za-z0-9][A-Za-z0-9_-]{0,79}$"), ("If-Match" = Option<String>, Header, description = "Only this version (412 `version_mismatch`)"), ("If-None-Match" = Option<String>, Header, description = "`*`: only if it does not exist")), request_body = openapi::groups::GroupRequest, responses((status = 200, description = "Replaced", body = openapi::groups::Group, headers(("ETag" = String, description = "Version"))), (status = 201, description = "Made", body = openapi::groups::Group, headers(("ETag" = String, description = "Version")))))]
+pub(crate) async fn put(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     write(&state, &call, false, &["application/json"]).await
 }
 
 /// `PATCH …/groups/{group}`
-async fn patch(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(patch, path = "/v1/ns/{ns}/groups/{group}", operation_id = "patchGroup", tag = "groups", summary = "Change a group (merge patch)", params(("ns" = String, Path, description = "Namespace; `default`"), ("group" = String, Path, description = "Group, ^[A-Za-z0-9][A-Za-z0-9_-]{0,79}$"), ("If-Match" = Option<String>, Header, description = "Only this version (412 `version_mismatch`)")), request_body = openapi::groups::GroupRequest, responses((status = 200, description = "Changed", body = openapi::groups::Group, headers(("ETag" = String, description = "Version")))))]
+pub(crate) async fn patch(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     write(
         &state,
         &call,
@@ -188,12 +192,17 @@ where
 }
 
 /// `POST …/groups/{group}/pause`
-async fn pause(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(post, path = "/v1/ns/{ns}/groups/{group}/pause", operation_id = "pauseGroup", tag = "groups", summary = "Stop deliveries", params(("ns" = String, Path, description = "Namespace; `default`"), ("group" = String, Path, description = "Group, ^[A-Za-z0-9][A-Za-z0-9_-]{0,79}$")), responses((status = 200, description = "The group", body = openapi::groups::Group, headers(("ETag" = String, description = "Version")))))]
+pub(crate) async fn pause(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     set_paused(&state, &call, true).await
 }
 
 /// `POST …/groups/{group}/resume`
-async fn resume(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(post, path = "/v1/ns/{ns}/groups/{group}/resume", operation_id = "resumeGroup", tag = "groups", summary = "Go on with deliveries", params(("ns" = String, Path, description = "Namespace; `default`"), ("group" = String, Path, description = "Group, ^[A-Za-z0-9][A-Za-z0-9_-]{0,79}$")), responses((status = 200, description = "The group", body = openapi::groups::Group, headers(("ETag" = String, description = "Version")))))]
+pub(crate) async fn resume(
+    State(state): State<AppState>,
+    call: Call,
+) -> Result<Response, ApiError> {
     set_paused(&state, &call, false).await
 }
 
@@ -217,7 +226,11 @@ async fn set_paused(state: &AppState, call: &Call, paused: bool) -> Result<Respo
 }
 
 /// `DELETE …/groups/{group}`
-async fn delete(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(delete, path = "/v1/ns/{ns}/groups/{group}", operation_id = "deleteGroup", tag = "groups", summary = "Delete a group", params(("ns" = String, Path, description = "Namespace; `default`"), ("group" = String, Path, description = "Group, ^[A-Za-z0-9][A-Za-z0-9_-]{0,79}$"), ("If-Match" = Option<String>, Header, description = "Only this version (412 `version_mismatch`)"), ("force" = Option<bool>, Query, description = "Also with messages left")), responses((status = 200, description = "Deleted but at the brokers named", body = openapi::topics::Pending), (status = 204, description = "Deleted")))]
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    call: Call,
+) -> Result<Response, ApiError> {
     let group = writable(&call)?;
     let force = call.query(&["force"])?.boolean("force")?;
     let condition = conditions(&call)?;
@@ -254,7 +267,8 @@ async fn delete(State(state): State<AppState>, call: Call) -> Result<Response, A
 }
 
 /// `GET …/groups/{group}/lag`
-async fn lag(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(get, path = "/v1/ns/{ns}/groups/{group}/lag", operation_id = "getGroupLag", tag = "groups", summary = "How far a group is", params(("ns" = String, Path, description = "Namespace; `default`"), ("group" = String, Path, description = "Group, ^[A-Za-z0-9][A-Za-z0-9_-]{0,79}$")), responses((status = 200, description = "Queue by queue", body = openapi::groups::GroupLag)))]
+pub(crate) async fn lag(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     let group = call.group()?;
     call.no_query()?;
     let deadline: Instant = call.deadline(Duration::ZERO);

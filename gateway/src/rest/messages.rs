@@ -67,7 +67,8 @@ pub(super) fn writable(call: &Call) -> Result<&str, ApiError> {
 }
 
 /// `POST …/topics/{topic}/messages`
-async fn send(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(post, path = "/v1/ns/{ns}/topics/{topic}/messages", operation_id = "sendMessage", tag = "messages", summary = "Send a message", params(("ns" = String, Path, description = "Namespace; `default`"), ("topic" = String, Path, description = "Topic, ^[A-Za-z0-9][A-Za-z0-9_-]{0,89}$"), ("mode" = Option<String>, Query, description = "`sync` (default) or `oneway`")), request_body = openapi::messages::SendMessageRequest, responses((status = 201, description = "Stored with the durability named", body = openapi::messages::SendReceipt, headers(("Location" = String, description = "The message"))), (status = 202, description = "One-way: accepted", body = openapi::messages::Accepted)))]
+pub(crate) async fn send(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     let topic = writable(&call)?;
     let mode = mode(&call)?;
     call.no_idempotency_key()?;
@@ -131,7 +132,11 @@ pub(crate) fn sent_members(object: &mut Members<'_>, topic: &str, sent: &Sent) {
 }
 
 /// `POST …/topics/{topic}/messages/batch`
-async fn send_batch(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(post, path = "/v1/ns/{ns}/topics/{topic}/messages/batch", operation_id = "sendBatch", tag = "messages", summary = "Send several messages", params(("ns" = String, Path, description = "Namespace; `default`"), ("topic" = String, Path, description = "Topic, ^[A-Za-z0-9][A-Za-z0-9_-]{0,89}$")), request_body = openapi::messages::BatchRequest, responses((status = 200, description = "All stored", body = openapi::messages::BatchResponse), (status = 201, description = "All stored in one queue (atomic)", body = openapi::messages::BatchResponse), (status = 207, description = "Some stored", body = openapi::messages::BatchResponse)))]
+pub(crate) async fn send_batch(
+    State(state): State<AppState>,
+    call: Call,
+) -> Result<Response, ApiError> {
     let topic = writable(&call)?;
     call.no_query()?;
     call.no_idempotency_key()?;

@@ -11,6 +11,8 @@ pub mod settle;
 pub mod subscriptions;
 pub mod topics;
 
+pub(crate) use planned::PLANNED;
+
 use crate::state::AppState;
 use axum::Router;
 

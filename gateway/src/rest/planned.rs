@@ -6,7 +6,7 @@ use axum::Router;
 use axum::routing::{MethodFilter, on};
 
 /// Paths and methods, in the order of the endpoint list.
-const PLANNED: &[(&str, &[MethodFilter])] = &[
+pub(crate) const PLANNED: &[(&str, &[MethodFilter])] = &[
     ("/v1/ns/{ns}/topics/{topic}/messages/stream", &[POST]),
     ("/v1/ns/{ns}/topics/{topic}/scheduled", &[GET]),
     (

@@ -14,7 +14,8 @@ use axum::extract::State;
 use axum::response::Response;
 
 /// `POST …/topics/{topic}/raw`
-pub(super) async fn send_raw(
+#[utoipa::path(post, path = "/v1/ns/{ns}/topics/{topic}/raw", operation_id = "sendRaw", tag = "messages", summary = "Send bytes; metadata in headers", params(("ns" = String, Path, description = "Namespace; `default`"), ("topic" = String, Path, description = "Topic, ^[A-Za-z0-9][A-Za-z0-9_-]{0,89}$"), ("mode" = Option<String>, Query, description = "`sync` (default) or `oneway`"), ("Mq-Tag" = Option<String>, Header, description = "Tag, percent-encoded"), ("Mq-Keys" = Option<String>, Header, description = "Keys, percent-encoded, joined by commas"), ("Mq-Ordering-Key" = Option<String>, Header, description = "Ordering key, percent-encoded"), ("Mq-Durability" = Option<String>, Header, description = "`buffered` or `flushed`")), request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "The payload, any Content-Type; `Mq-Prop-<name>` headers are properties"), responses((status = 201, description = "Stored with the durability named", body = openapi::messages::SendReceipt, headers(("Location" = String, description = "The message"))), (status = 202, description = "One-way: accepted", body = openapi::messages::Accepted)))]
+pub(crate) async fn send_raw(
     State(state): State<AppState>,
     call: Call,
 ) -> Result<Response, ApiError> {

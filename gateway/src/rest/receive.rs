@@ -117,7 +117,11 @@ fn wanted(call: &Call) -> Result<Wanted, ApiError> {
 }
 
 /// `POST …/groups/{group}/receive`
-async fn receive(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(post, path = "/v1/ns/{ns}/groups/{group}/receive", operation_id = "receive", tag = "groups", summary = "Receive messages, waiting if there are none", params(("ns" = String, Path, description = "Namespace; `default`"), ("group" = String, Path, description = "Group, ^[A-Za-z0-9][A-Za-z0-9_-]{0,79}$"), ("topic" = Option<String>, Query, description = "One topic; default all subscribed, in turn"), ("max" = Option<u32>, Query, description = "1–256, default 32; raw form 1"), ("wait" = Option<String>, Query, description = "0s–60s, default 20s"), ("invisibleFor" = Option<String>, Query, description = "Lease time, 1s–12h; default the group's"), ("maxBytes" = Option<u64>, Query, description = "Stops early above; default 4 MiB, at least one message"), ("bodyFormat" = Option<String>, Query, description = "`auto` (default), `base64`, `text`, `none`, `raw`"), ("autoAck" = Option<bool>, Query, description = "At most once: acked before the answer"), ("Mq-Client" = Option<String>, Header, description = "Label of the caller")), responses((status = 200, description = "Messages, or none; in the raw form the bytes with headers `Mq-Receipt` …", body = openapi::messages::ReceiveResponse), (status = 204, description = "Raw form: none")))]
+pub(crate) async fn receive(
+    State(state): State<AppState>,
+    call: Call,
+) -> Result<Response, ApiError> {
     let group = call.group()?;
     let wanted = wanted(&call)?;
     let deadline = call.deadline(wanted.wait);

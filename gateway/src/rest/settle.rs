@@ -31,15 +31,21 @@ pub(super) fn router() -> Router<AppState> {
         .route("/v1/ns/{ns}/groups/{group}/extend", post(extend))
 }
 
-async fn ack(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(post, path = "/v1/ns/{ns}/groups/{group}/ack", operation_id = "ack", tag = "groups", summary = "Settle messages", params(("ns" = String, Path, description = "Namespace; `default`"), ("group" = String, Path, description = "Group, ^[A-Za-z0-9][A-Za-z0-9_-]{0,79}$"), ("receipt" = Option<String>, Query, description = "One receipt, with an empty body")), request_body = Option<openapi::settle::AckRequest>, responses((status = 200, description = "All fine", body = openapi::settle::SettleResponse), (status = 207, description = "Mixed", body = openapi::settle::SettleResponse), (status = 410, description = "`receipt_gone`", body = openapi::problem::Problem)))]
+pub(crate) async fn ack(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     settle(&state, &call, Kind::Ack).await
 }
 
-async fn nack(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(post, path = "/v1/ns/{ns}/groups/{group}/nack", operation_id = "nack", tag = "groups", summary = "Give messages back with a reason", params(("ns" = String, Path, description = "Namespace; `default`"), ("group" = String, Path, description = "Group, ^[A-Za-z0-9][A-Za-z0-9_-]{0,79}$"), ("receipt" = Option<String>, Query, description = "One receipt, with an empty body"), ("delay" = Option<String>, Query, description = "With `receipt`"), ("code" = Option<String>, Query, description = "With `receipt`"), ("reason" = Option<String>, Query, description = "With `receipt`"), ("deadLetter" = Option<bool>, Query, description = "With `receipt`")), request_body = Option<openapi::settle::NackRequest>, responses((status = 200, description = "All fine", body = openapi::settle::SettleResponse), (status = 207, description = "Mixed", body = openapi::settle::SettleResponse), (status = 410, description = "`receipt_gone`", body = openapi::problem::Problem)))]
+pub(crate) async fn nack(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     settle(&state, &call, Kind::Nack).await
 }
 
-async fn extend(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(post, path = "/v1/ns/{ns}/groups/{group}/extend", operation_id = "extend", tag = "groups", summary = "Prolong leases", params(("ns" = String, Path, description = "Namespace; `default`"), ("group" = String, Path, description = "Group, ^[A-Za-z0-9][A-Za-z0-9_-]{0,79}$"), ("receipt" = Option<String>, Query, description = "One receipt, with an empty body"), ("invisibleFor" = Option<String>, Query, description = "With `receipt`")), request_body = Option<openapi::settle::ExtendRequest>, responses((status = 200, description = "All fine", body = openapi::settle::SettleResponse), (status = 207, description = "Mixed", body = openapi::settle::SettleResponse), (status = 410, description = "`receipt_gone`", body = openapi::problem::Problem)))]
+pub(crate) async fn extend(
+    State(state): State<AppState>,
+    call: Call,
+) -> Result<Response, ApiError> {
     settle(&state, &call, Kind::Extend).await
 }
 

@@ -28,7 +28,8 @@ pub(super) fn router() -> Router<AppState> {
 }
 
 /// `GET …/groups/{group}/subscriptions/{topic}`
-async fn read(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(get, path = "/v1/ns/{ns}/groups/{group}/subscriptions/{topic}", operation_id = "getSubscription", tag = "groups", summary = "Read a subscription", params(("ns" = String, Path, description = "Namespace; `default`"), ("group" = String, Path, description = "Group, ^[A-Za-z0-9][A-Za-z0-9_-]{0,79}$"), ("topic" = String, Path, description = "Topic, ^[A-Za-z0-9][A-Za-z0-9_-]{0,89}$")), responses((status = 200, description = "The subscription", body = openapi::subscriptions::Subscription, headers(("ETag" = String, description = "Version")))))]
+pub(crate) async fn read(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     let (group, topic) = (call.group()?, call.topic()?);
     call.no_query()?;
     let (detail, _) = state
@@ -39,7 +40,8 @@ async fn read(State(state): State<AppState>, call: Call) -> Result<Response, Api
 }
 
 /// `PUT …/groups/{group}/subscriptions/{topic}`
-async fn put(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(put, path = "/v1/ns/{ns}/groups/{group}/subscriptions/{topic}", operation_id = "putSubscription", tag = "groups", summary = "Subscribe a topic", params(("ns" = String, Path, description = "Namespace; `default`"), ("group" = String, Path, description = "Group, ^[A-Za-z0-9][A-Za-z0-9_-]{0,79}$"), ("topic" = String, Path, description = "Topic, ^[A-Za-z0-9][A-Za-z0-9_-]{0,89}$"), ("If-Match" = Option<String>, Header, description = "Only this version (412 `version_mismatch`)"), ("If-None-Match" = Option<String>, Header, description = "`*`: only if it does not exist")), request_body = Option<openapi::subscriptions::SubscriptionRequest>, responses((status = 200, description = "Changed", body = openapi::subscriptions::Subscription, headers(("ETag" = String, description = "Version"))), (status = 201, description = "Made; what is sent from now on is delivered", body = openapi::subscriptions::Subscription, headers(("ETag" = String, description = "Version")))))]
+pub(crate) async fn put(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     let (group, topic) = (writable(&call)?, call.topic()?);
     call.no_query()?;
     let condition = conditions(&call)?;
@@ -75,7 +77,11 @@ async fn put(State(state): State<AppState>, call: Call) -> Result<Response, ApiE
 }
 
 /// `DELETE …/groups/{group}/subscriptions/{topic}`
-async fn delete(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(delete, path = "/v1/ns/{ns}/groups/{group}/subscriptions/{topic}", operation_id = "deleteSubscription", tag = "groups", summary = "End a subscription", params(("ns" = String, Path, description = "Namespace; `default`"), ("group" = String, Path, description = "Group, ^[A-Za-z0-9][A-Za-z0-9_-]{0,79}$"), ("topic" = String, Path, description = "Topic, ^[A-Za-z0-9][A-Za-z0-9_-]{0,89}$"), ("If-Match" = Option<String>, Header, description = "Only this version (412 `version_mismatch`)")), responses((status = 200, description = "Deleted but at the brokers named", body = openapi::topics::Pending), (status = 204, description = "Deleted")))]
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    call: Call,
+) -> Result<Response, ApiError> {
     let (group, topic) = (writable(&call)?, call.topic()?);
     call.no_query()?;
     let condition = conditions(&call)?;

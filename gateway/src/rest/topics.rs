@@ -51,7 +51,8 @@ pub(super) fn router() -> Router<AppState> {
 }
 
 /// `GET …/topics`
-async fn list(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(get, path = "/v1/ns/{ns}/topics", operation_id = "listTopics", tag = "topics", summary = "List topics", params(("ns" = String, Path, description = "Namespace; `default`"), ("prefix" = Option<String>, Query, description = "Names that begin so"), ("type" = Option<String>, Query, description = "Only this type"), ("limit" = Option<u32>, Query, description = "1–500, default 50"), ("pageToken" = Option<String>, Query, description = "Of the page before; valid for an hour")), responses((status = 200, description = "A page", body = openapi::topics::TopicList)))]
+pub(crate) async fn list(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     call.namespace()?;
     let query = call.query(&["prefix", "type", "label", "sort", "limit", "pageToken"])?;
     if let Some(name) = ["label", "sort"]
@@ -117,7 +118,8 @@ pub(super) fn finish_list(out: &mut Vec<u8>, token: Option<String>) {
 }
 
 /// `GET …/topics/{topic}`
-async fn read(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(get, path = "/v1/ns/{ns}/topics/{topic}", operation_id = "getTopic", tag = "topics", summary = "Read a topic", params(("ns" = String, Path, description = "Namespace; `default`"), ("topic" = String, Path, description = "Topic, ^[A-Za-z0-9][A-Za-z0-9_-]{0,89}$")), responses((status = 200, description = "The topic", body = openapi::topics::Topic, headers(("ETag" = String, description = "Version")))))]
+pub(crate) async fn read(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     let topic = call.topic()?;
     call.no_query()?;
     let (found, _) = state
@@ -134,12 +136,14 @@ async fn read(State(state): State<AppState>, call: Call) -> Result<Response, Api
 }
 
 /// `PUT …/topics/{topic}`
-async fn put(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(put, path = "/v1/ns/{ns}/topics/{topic}", operation_id = "putTopic", tag = "topics", summary = "Make or replace a topic", params(("ns" = String, Path, description = "Namespace; `default`"), ("topic" = String, Path, description = "Topic, ^[A-Za-z0-9][A-Za-z0-9_-]{0,89}$"), ("If-Match" = Option<String>, Header, description = "Only this version (412 `version_mismatch`)"), ("If-None-Match" = Option<String>, Header, description = "`*`: only if it does not exist")), request_body = openapi::topics::TopicRequest, responses((status = 200, description = "Replaced", body = openapi::topics::Topic, headers(("ETag" = String, description = "Version"))), (status = 201, description = "Made", body = openapi::topics::Topic, headers(("ETag" = String, description = "Version")))))]
+pub(crate) async fn put(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     write(&state, &call, false, &["application/json"]).await
 }
 
 /// `PATCH …/topics/{topic}`
-async fn patch(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(patch, path = "/v1/ns/{ns}/topics/{topic}", operation_id = "patchTopic", tag = "topics", summary = "Change a topic (merge patch)", params(("ns" = String, Path, description = "Namespace; `default`"), ("topic" = String, Path, description = "Topic, ^[A-Za-z0-9][A-Za-z0-9_-]{0,89}$"), ("If-Match" = Option<String>, Header, description = "Only this version (412 `version_mismatch`)")), request_body = openapi::topics::TopicRequest, responses((status = 200, description = "Changed", body = openapi::topics::Topic, headers(("ETag" = String, description = "Version")))))]
+pub(crate) async fn patch(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     write(
         &state,
         &call,
@@ -187,7 +191,11 @@ async fn write(
 }
 
 /// `DELETE …/topics/{topic}`
-async fn delete(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
+#[utoipa::path(delete, path = "/v1/ns/{ns}/topics/{topic}", operation_id = "deleteTopic", tag = "topics", summary = "Delete a topic", params(("ns" = String, Path, description = "Namespace; `default`"), ("topic" = String, Path, description = "Topic, ^[A-Za-z0-9][A-Za-z0-9_-]{0,89}$"), ("If-Match" = Option<String>, Header, description = "Only this version (412 `version_mismatch`)"), ("force" = Option<bool>, Query, description = "Also with messages left")), responses((status = 200, description = "Deleted but at the brokers named", body = openapi::topics::Pending), (status = 204, description = "Deleted")))]
+pub(crate) async fn delete(
+    State(state): State<AppState>,
+    call: Call,
+) -> Result<Response, ApiError> {
     let topic = call.topic()?;
     let force = call.query(&["force"])?.boolean("force")?;
     if is_system_topic(topic) {

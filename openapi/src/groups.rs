@@ -1,0 +1,202 @@
+//! Groups and their lag.
+
+use crate::messages::QueueRef;
+use crate::subscriptions::Subscription;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A group to be made or changed.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schema(example = json!({"invisibleFor": "30s", "retry": {"maxAttempts": 5, "backoff": {"kind": "list", "delays": ["1s", "10s", "1m"]}}}))]
+pub struct GroupRequest {
+    /// Lease time, 1s to 12h. Default 30s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub invisible_for: Option<String>,
+    /// Leases at a time. Default 20000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 200_000)]
+    pub max_in_flight: Option<u32>,
+    /// Where new subscriptions begin: `latest` (default), `earliest` or a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_position: Option<String>,
+    /// Redelivery.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Retry>,
+    /// Dead letters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dead_letter: Option<DeadLetterPolicy>,
+    /// `dlq`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_exhausted: Option<String>,
+    /// No deliveries while true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+}
+
+/// Redelivery.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Retry {
+    /// Deliveries in all. Default 16.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 100)]
+    pub max_attempts: Option<u32>,
+    /// Delay before each redelivery after a nack.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<Backoff>,
+}
+
+/// Delay before a redelivery.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum Backoff {
+    /// The n-th delay before the n-th redelivery; the last repeats.
+    List {
+        /// Durations.
+        delays: Vec<String>,
+    },
+    /// `initial × multiplier^n`, at most `max`.
+    Exponential {
+        /// First delay.
+        initial: String,
+        /// Longest delay.
+        max: String,
+        /// Factor, 1 to 100.
+        multiplier: f64,
+        /// Random share, 0 to 0.5.
+        jitter: f64,
+    },
+}
+
+/// Dead letters of a group.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct DeadLetterPolicy {
+    /// Off: exhausted messages are dropped and counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// How long dead letters are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention: Option<String>,
+}
+
+/// A group as it is.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Group {
+    /// Name.
+    pub name: String,
+    /// One message a key at a time.
+    pub ordered: bool,
+    /// Lease time.
+    pub invisible_for: String,
+    /// Leases at a time.
+    pub max_in_flight: u32,
+    /// Where new subscriptions begin.
+    pub initial_position: String,
+    /// Redelivery.
+    pub retry: Retry,
+    /// Dead letters.
+    pub dead_letter: DeadLetterPolicy,
+    /// `dlq`.
+    pub on_exhausted: String,
+    /// No deliveries while true.
+    pub paused: bool,
+    /// What it reads.
+    pub subscriptions: Vec<Subscription>,
+    /// How far it is; on GET.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stats: Option<GroupStats>,
+    /// Version, as in the header `ETag`, quotes included.
+    pub etag: String,
+    /// Brokers a write did not reach yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<String>,
+}
+
+/// How far a group is, in sums.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupStats {
+    /// Not settled yet: ready, in flight and retrying.
+    pub lag: i64,
+    /// Deliverable now.
+    pub ready: i64,
+    /// Held by members.
+    pub in_flight: i64,
+    /// Waiting for a redelivery.
+    pub retrying: i64,
+    /// Open dead letters.
+    pub dlq_open: i64,
+    /// Age of the oldest deliverable message.
+    pub oldest_ready_age: Option<String>,
+}
+
+/// A page of groups.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupList {
+    /// In order of their names.
+    pub items: Vec<GroupItem>,
+    /// Goes on here; null at the end.
+    pub next_page_token: Option<String>,
+}
+
+/// A group in a list.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct GroupItem {
+    /// Name.
+    pub name: String,
+}
+
+/// How far a group is, queue by queue.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupLag {
+    /// Name.
+    pub group: String,
+    /// Not settled yet.
+    pub lag: i64,
+    /// Deliverable now.
+    pub ready: i64,
+    /// Held by members.
+    pub in_flight: i64,
+    /// Waiting for a redelivery.
+    pub retrying: i64,
+    /// Open dead letters.
+    pub dlq_open: i64,
+    /// Store time of the oldest deliverable message.
+    #[schema(format = DateTime)]
+    pub oldest_ready_at: Option<String>,
+    /// Each queue, retry queues too.
+    pub queues: Vec<QueueLag>,
+}
+
+/// How far a group is in one queue.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueLag {
+    /// Topic.
+    pub topic: String,
+    /// Queue.
+    pub queue: QueueRef,
+    /// A queue of the group's retries of that topic.
+    pub retry: bool,
+    /// Oldest offset kept.
+    pub min_offset: i64,
+    /// Everything below is settled.
+    pub ack_floor: i64,
+    /// Next offset to deliver.
+    pub next_deliver: i64,
+    /// Next offset to be written.
+    pub max_offset: i64,
+    /// Deliverable; an upper bound where `exact` is false.
+    pub ready: i64,
+    /// Held by members.
+    pub in_flight: i64,
+    /// Waiting for a redelivery.
+    pub retrying: i64,
+    /// False where a filter leaves some out.
+    pub exact: bool,
+}

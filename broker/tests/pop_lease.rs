@@ -517,7 +517,7 @@ async fn leases_are_read_from_the_log_where_the_snapshot_is_lost() {
             if lost {
                 disk.remove_file(&path).ok();
             } else {
-                disk.flip_bit(&path, 40, 3);
+                assert!(disk.flip_bit(&path, 40, 3), "{name}");
             }
         }
         let bench = pop_support::on_disk(std::sync::Arc::new(disk), broker::FlushMode::Sync).await;

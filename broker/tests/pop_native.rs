@@ -245,3 +245,18 @@ async fn waiting_pops_are_answered_one_per_message_and_in_time() {
         .count();
     assert_eq!(found, 1);
 }
+
+/// As Apache RocketMQ 5.4.0: a group without progress that asks for the newest reads a young queue from its start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_young_queue_is_popped_from_its_start() {
+    let bench = ready(quick()).await;
+    bench.put_group("n", &quick()).await;
+    bench.send("T", 0, "m", "t").await;
+    let pop = bench
+        .pop_command("n", "T", 8, 60_000)
+        .with_ext("gantry", "0")
+        .with_ext("initMode", 1);
+    let now = clock::Clock::now_ms(&clock::SystemClock::new());
+    let answer = bench.call(pop.with_ext("bornTime", now)).await;
+    assert_eq!(native_receipts(&answer).len(), 1);
+}

@@ -59,7 +59,7 @@ pub(crate) fn query(
 
 /// A young queue is read from its start by a new group, whatever the group asks for: its first
 /// messages must not be missed.
-fn is_in_memory(broker: &Broker, topic: &str, queue_id: i32) -> bool {
+pub(crate) fn is_in_memory(broker: &Broker, topic: &str, queue_id: i32) -> bool {
     !crate::read::is_cold(&broker.store, topic, queue_id, 0, MEMORY_BYTES)
 }
 

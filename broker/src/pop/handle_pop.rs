@@ -155,7 +155,7 @@ fn parse_pop(broker: &Arc<Broker>, cmd: &Command) -> Result<(Ask, Form, u64), Br
         start: if gantry || request.init_mode == 0 {
             Start::Earliest
         } else {
-            Start::Latest
+            Start::NativeLatest
         },
         rules,
     };

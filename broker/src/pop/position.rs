@@ -10,6 +10,7 @@ use store::{Boundary, PhysicalOffset};
 use crate::broker::Broker;
 use crate::durability::PutStatus;
 use crate::error::BrokerError;
+use crate::handlers::offset::is_in_memory;
 
 use super::apply::Event;
 use super::names::{Kind, revive_queue};
@@ -27,6 +28,8 @@ pub(crate) enum Start {
     Earliest,
     /// After the newest.
     Latest,
+    /// What RocketMQ calls latest: a young queue is read from its start.
+    NativeLatest,
     /// The first message stored at or after this time, epoch ms.
     At(i64),
 }
@@ -45,7 +48,12 @@ impl Start {
         let range = broker.store.queue(topic, queue_id);
         match self {
             Start::Earliest => range.min.get(),
-            Start::Latest => range.max.get(),
+            Start::NativeLatest
+                if range.min.get() == 0 && is_in_memory(broker, topic, queue_id) =>
+            {
+                0
+            }
+            Start::Latest | Start::NativeLatest => range.max.get(),
             Start::At(ms) => broker
                 .store
                 .offset_by_time(topic, queue_id, ms, Boundary::Lower)

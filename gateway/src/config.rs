@@ -138,6 +138,9 @@ impl Settings for Config {
         if self.connections_max == 0 {
             fault("connections_max", "must be at least 1".into());
         }
+        for (key, text) in self.ws.faults() {
+            fault(key, text);
+        }
         if self.name.as_deref().is_some_and(|n| {
             n.is_empty() || n.len() > 64 || !n.bytes().all(|b| b.is_ascii_graphic())
         }) {

@@ -19,21 +19,37 @@ pub(crate) enum Event {
     /// Any inbound frame, those of the protocol included.
     Traffic,
     /// Answer to [`Action::Open`].
-    Opened { sub: u32, result: Result<Opened, Refusal> },
+    Opened {
+        sub: u32,
+        result: Result<Opened, Refusal>,
+    },
     /// Answer to [`Action::Pop`].
-    Popped { sub: u32, result: Result<Batch, Refusal> },
+    Popped {
+        sub: u32,
+        result: Result<Batch, Refusal>,
+    },
     /// Answer to [`Action::Wait`].
     Arrived { sub: u32 },
     /// Answer to [`Action::Settle`]: as many, in the same order.
     Settled { token: u64, outcomes: Vec<Outcome> },
     /// Answer to [`Action::Publish`].
-    Published { token: u64, result: Result<std::collections::BTreeMap<String, serde_json::Value>, Refusal> },
+    Published {
+        token: u64,
+        result: Result<std::collections::BTreeMap<String, serde_json::Value>, Refusal>,
+    },
     /// Frames left the outbound queue for the socket.
     Written { bytes: usize, frames: usize },
     /// The gateway is going away.
-    Drain { deadline: Monotonic, deadline_text: String, reconnect_within: String },
+    Drain {
+        deadline: Monotonic,
+        deadline_text: String,
+        reconnect_within: String,
+    },
     /// The socket has ended; `clean` where the client closed it. `unwritten` are receipts in frames that never left.
-    Ended { clean: bool, unwritten: HashSet<Arc<str>> },
+    Ended {
+        clean: bool,
+        unwritten: HashSet<Arc<str>>,
+    },
     /// The time of [`Action::WakeAt`] has come, or may have.
     Tick,
 }
@@ -42,19 +58,33 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) enum Action {
     /// Queue a text frame; one that is no push overtakes those that are. `receipts` are those of its messages.
-    Send { text: String, push: bool, receipts: Vec<Arc<str>> },
+    Send {
+        text: String,
+        push: bool,
+        receipts: Vec<Arc<str>>,
+    },
     /// Send a ping of the WebSocket protocol.
     Ping,
     /// Look the group up and extend the leases to adopt.
     Open { sub: u32, spec: Box<Subscribe> },
     /// Take messages without waiting.
-    Pop { sub: u32, max: u32, bytes: usize, invisible_ms: u64 },
+    Pop {
+        sub: u32,
+        max: u32,
+        bytes: usize,
+        invisible_ms: u64,
+    },
     /// Report when something may be deliverable.
     Wait { sub: u32 },
     /// The subscription is over: end its wait, give back what a late pop brings.
     Forget { sub: u32 },
     /// Settle leases of the group and answer with the token.
-    Settle { token: u64, target: Arc<Target>, kind: SettleKind, items: Vec<SettleItem> },
+    Settle {
+        token: u64,
+        target: Arc<Target>,
+        kind: SettleKind,
+        items: Vec<SettleItem>,
+    },
     /// Store a message and answer with the token.
     Publish { token: u64, publish: Box<Publish> },
     /// Close the socket with this code and reason.

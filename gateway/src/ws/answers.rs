@@ -19,11 +19,27 @@ impl Session {
         };
         let id = sub.open_id.take();
         match result {
-            Ok(Opened { adopted, gone, lag, invisible_ms }) => {
-                let receipts: Vec<Arc<str>> = adopted.iter().map(|receipt| receipt.as_str().into()).collect();
+            Ok(Opened {
+                adopted,
+                gone,
+                lag,
+                invisible_ms,
+            }) => {
+                let receipts: Vec<Arc<str>> = adopted
+                    .iter()
+                    .map(|receipt| receipt.as_str().into())
+                    .collect();
                 sub.opened(invisible_ms, &receipts, now);
                 let sub = sub.spec.sub.clone();
-                self.succeed(id, OkBody::Subscribed { sub, adopted, gone, lag });
+                self.succeed(
+                    id,
+                    OkBody::Subscribed {
+                        sub,
+                        adopted,
+                        gone,
+                        lag,
+                    },
+                );
             }
             Err(refusal) => {
                 let name = sub.spec.sub.clone();
@@ -34,7 +50,11 @@ impl Session {
     }
 
     fn end_with(&mut self, id: Option<openapi::ws::RequestId>, sub: String, refusal: Refusal) {
-        let Refusal { code, detail, retryable } = refusal;
+        let Refusal {
+            code,
+            detail,
+            retryable,
+        } = refusal;
         self.send(&ServerFrame::Error {
             id,
             sub: Some(sub),
@@ -66,9 +86,19 @@ impl Session {
         if sub.phase == Phase::Waiting {
             self.out.push(Action::Wait { sub: number });
         }
-        self.give_back(Pending::GiveBack, &target, SettleKind::Suspend, surplus, None);
+        self.give_back(
+            Pending::GiveBack,
+            &target,
+            SettleKind::Suspend,
+            surplus,
+            None,
+        );
         match (batch.paused, batch.partial.is_empty()) {
-            (true, _) => self.set_state(number, SubscriptionState::Paused, "the group is paused".to_owned()),
+            (true, _) => self.set_state(
+                number,
+                SubscriptionState::Paused,
+                "the group is paused".to_owned(),
+            ),
             (false, true) => self.set_state(number, SubscriptionState::Active, String::new()),
             (false, false) => self.set_state(
                 number,
@@ -90,17 +120,28 @@ impl Session {
             sub.retry_later(now);
             let first = !std::mem::replace(&mut sub.complained, true);
             return match refusal.code {
-                "too_many_inflight" | "broker_busy" if first => self.refuse(None, Some(name), refusal),
+                "too_many_inflight" | "broker_busy" if first => {
+                    self.refuse(None, Some(name), refusal)
+                }
                 "too_many_inflight" | "broker_busy" => {}
                 _ => self.set_state(number, SubscriptionState::Partial, refusal.detail),
             };
         }
-        let deleted = matches!(refusal.code, "group_not_found" | "topic_not_found" | "subscription_not_found");
+        let deleted = matches!(
+            refusal.code,
+            "group_not_found" | "topic_not_found" | "subscription_not_found"
+        );
         if deleted {
             self.set_state(number, SubscriptionState::Deleted, refusal.detail.clone());
         }
         if let Some((delivered, target)) = self.finish(number, Some(0), &HashSet::new()) {
-            self.give_back(Pending::GiveBack, &target, SettleKind::Release, delivered, Some(0));
+            self.give_back(
+                Pending::GiveBack,
+                &target,
+                SettleKind::Release,
+                delivered,
+                Some(0),
+            );
         }
         if !deleted {
             self.end_with(None, name, refusal);
@@ -119,15 +160,25 @@ impl Session {
 
     pub(super) fn settled(&mut self, token: u64, outcomes: Vec<Outcome>, now: Monotonic) {
         match self.pending.remove(&token) {
-            Some(Pending::Client { sub, name, id, receipts }) => {
+            Some(Pending::Client {
+                sub,
+                name,
+                id,
+                receipts,
+            }) => {
                 self.apply(sub, &receipts, &outcomes, now);
                 self.release_orphans(&receipts, &outcomes);
                 self.report(id, name, outcomes);
                 self.undefer(sub);
             }
-            Some(Pending::Extension { sub, receipts }) => self.extended(sub, &receipts, &outcomes, now),
+            Some(Pending::Extension { sub, receipts }) => {
+                self.extended(sub, &receipts, &outcomes, now)
+            }
             Some(Pending::Unsubscribe { id }) => {
-                let released = outcomes.iter().filter(|outcome| outcome.effect == Effect::Released).count();
+                let released = outcomes
+                    .iter()
+                    .filter(|outcome| outcome.effect == Effect::Released)
+                    .count();
                 self.succeed(id, OkBody::Unsubscribed { released });
             }
             Some(Pending::GiveBack | Pending::Publish { .. }) | None => {}
@@ -161,7 +212,10 @@ impl Session {
                 .pending
                 .values()
                 .any(|pending| matches!(pending, Pending::Client { receipts, .. } if receipts.contains(receipt)));
-            let over = matches!(outcome.effect, Effect::Over | Effect::Gone | Effect::Released);
+            let over = matches!(
+                outcome.effect,
+                Effect::Over | Effect::Gone | Effect::Released
+            );
             if asked && !over {
                 continue;
             }
@@ -171,7 +225,13 @@ impl Session {
             if !over {
                 let receipts = vec![Arc::clone(receipt)];
                 let after = Some(orphan.after_ms);
-                self.give_back(Pending::GiveBack, &orphan.target, SettleKind::Release, receipts, after);
+                self.give_back(
+                    Pending::GiveBack,
+                    &orphan.target,
+                    SettleKind::Release,
+                    receipts,
+                    after,
+                );
             }
         }
     }
@@ -179,13 +239,18 @@ impl Session {
     /// One `ok` where all went well and an id was given; one `error` where anything did not.
     fn report(&mut self, id: Option<openapi::ws::RequestId>, sub: String, outcomes: Vec<Outcome>) {
         let failed = outcomes.iter().find_map(|outcome| outcome.refusal.clone());
-        let results: Vec<Box<RawValue>> = outcomes.into_iter().map(|outcome| outcome.json).collect();
+        let results: Vec<Box<RawValue>> =
+            outcomes.into_iter().map(|outcome| outcome.json).collect();
         let Ok(results) = serde_json::value::to_raw_value(&results) else {
             return;
         };
         match failed {
             None => self.succeed(id, OkBody::Settled { results }),
-            Some(Refusal { code, detail, retryable }) => {
+            Some(Refusal {
+                code,
+                detail,
+                retryable,
+            }) => {
                 let results = Some(results);
                 self.send(&ServerFrame::Error {
                     id,
@@ -203,10 +268,12 @@ impl Session {
     /// Lets the requests go that waited for an answer about one of their receipts.
     fn undefer(&mut self, number: u32) {
         while let Some(sub) = self.subs.get_mut(&number) {
-            let free = sub
-                .deferred
-                .front()
-                .is_some_and(|next| !next.items.iter().any(|item| sub.busy.contains(&item.receipt)));
+            let free = sub.deferred.front().is_some_and(|next| {
+                !next
+                    .items
+                    .iter()
+                    .any(|item| sub.busy.contains(&item.receipt))
+            });
             let Some(next) = free.then(|| sub.deferred.pop_front()).flatten() else {
                 return;
             };
@@ -214,7 +281,13 @@ impl Session {
         }
     }
 
-    fn extended(&mut self, number: u32, receipts: &[Arc<str>], outcomes: &[Outcome], now: Monotonic) {
+    fn extended(
+        &mut self,
+        number: u32,
+        receipts: &[Arc<str>],
+        outcomes: &[Outcome],
+        now: Monotonic,
+    ) {
         let Some(sub) = self.subs.get_mut(&number) else {
             return;
         };
@@ -257,11 +330,18 @@ impl Session {
             Err(refusal) => self.refuse(id, None, refusal),
         }
         let Some(lane) = lane else { return };
-        let Some((id, publish)) = self.lanes.get_mut(&lane).and_then(std::collections::VecDeque::pop_front) else {
+        let Some((id, publish)) = self
+            .lanes
+            .get_mut(&lane)
+            .and_then(std::collections::VecDeque::pop_front)
+        else {
             self.lanes.remove(&lane);
             return;
         };
-        let token = self.token(Pending::Publish { id, lane: Some(lane) });
+        let token = self.token(Pending::Publish {
+            id,
+            lane: Some(lane),
+        });
         self.out.push(Action::Publish { token, publish });
     }
 }

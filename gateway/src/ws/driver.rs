@@ -67,8 +67,11 @@ struct Driver {
 pub(super) async fn run(socket: WebSocket, state: AppState, name: String, member: String) {
     let base = Instant::now();
     let config = &state.config.ws;
-    let settings =
-        Settings { idle: config.idle.duration(), grace: config.grace.duration(), subscriptions: config.subscriptions };
+    let settings = Settings {
+        idle: config.idle.duration(),
+        grace: config.grace.duration(),
+        subscriptions: config.subscriptions,
+    };
     let driver = Driver {
         session: Session::new(settings, Monotonic::ZERO),
         name,
@@ -95,7 +98,9 @@ impl Driver {
         match end {
             End::Clean => drop(timeout(FAREWELL, sink.flush()).await),
             End::Broken => {}
-            End::Close { code, reason } => self.farewell(&mut sink, &mut stream, code, reason).await,
+            End::Close { code, reason } => {
+                self.farewell(&mut sink, &mut stream, code, reason).await
+            }
         }
         drop((sink, stream));
         let unwritten = self.outbound.take_unwritten();
@@ -122,7 +127,11 @@ impl Driver {
         self.carry_out(actions);
     }
 
-    async fn converse(&mut self, sink: &mut SplitSink<WebSocket, Message>, stream: &mut SplitStream<WebSocket>) -> End {
+    async fn converse(
+        &mut self,
+        sink: &mut SplitSink<WebSocket, Message>,
+        stream: &mut SplitStream<WebSocket>,
+    ) -> End {
         let mut wake_at = self.instant(self.session.wake_at());
         let mut sleep: Pin<Box<Sleep>> = Box::pin(sleep_until(wake_at));
         let draining = self.state.draining.clone();
@@ -136,7 +145,10 @@ impl Driver {
                 wake_at = next;
                 sleep.as_mut().reset(wake_at);
             }
-            let (may_write, may_read) = (self.outbound.has_work(), self.backlog.is_empty() && self.session.can_read());
+            let (may_write, may_read) = (
+                self.outbound.has_work(),
+                self.backlog.is_empty() && self.session.can_read(),
+            );
             let outbound = &mut self.outbound;
             tokio::select! {
                 written = std::future::poll_fn(|cx| outbound.poll_write(Pin::new(&mut *sink), cx)), if may_write => match written {
@@ -163,7 +175,8 @@ impl Driver {
         for request in frame::requests(text) {
             count += 1;
             if count > OBJECTS_MAX {
-                self.backlog.push_back(Err(Malformed("more than 1000 objects in a text frame")));
+                self.backlog
+                    .push_back(Err(Malformed("more than 1000 objects in a text frame")));
                 return;
             }
             self.backlog.push_back(request);
@@ -200,19 +213,32 @@ impl Driver {
         code: u16,
         reason: &'static str,
     ) {
-        tracing::debug!(session = self.name, code, reason, "socket closed by the gateway");
+        tracing::debug!(
+            session = self.name,
+            code,
+            reason,
+            "socket closed by the gateway"
+        );
         let outbound = &mut self.outbound;
         let said = timeout(FAREWELL, async {
             if code != close::SLOW_CONSUMER {
                 while outbound.has_work() {
-                    std::future::poll_fn(|cx| outbound.poll_write(Pin::new(&mut *sink), cx)).await?;
+                    std::future::poll_fn(|cx| outbound.poll_write(Pin::new(&mut *sink), cx))
+                        .await?;
                 }
             }
-            sink.send(Message::Close(Some(CloseFrame { code, reason: Utf8Bytes::from_static(reason) }))).await
+            sink.send(Message::Close(Some(CloseFrame {
+                code,
+                reason: Utf8Bytes::from_static(reason),
+            })))
+            .await
         });
         if matches!(said.await, Ok(Ok(()))) {
             // Unread bytes at the close would reset the connection before the peer has read the reason.
-            let heard = timeout(FAREWELL, async { while matches!(stream.next().await, Some(Ok(_))) {} }).await;
+            let heard = timeout(FAREWELL, async {
+                while matches!(stream.next().await, Some(Ok(_))) {}
+            })
+            .await;
             if heard.is_ok() && code == close::TOO_BIG {
                 tokio::time::sleep(FAREWELL / 2).await;
             }
@@ -239,17 +265,29 @@ impl Driver {
     fn done(&mut self, done: Done) {
         match done {
             Done::Event(event) => self.handle(event),
-            Done::Popped { sub, result: Err(error), .. } => {
-                self.handle(Event::Popped { sub, result: Err(jobs::refusal(&error)) })
-            }
-            Done::Popped { sub, asked, result: Ok(mut popped) } => {
+            Done::Popped {
+                sub,
+                result: Err(error),
+                ..
+            } => self.handle(Event::Popped {
+                sub,
+                result: Err(jobs::refusal(&error)),
+            }),
+            Done::Popped {
+                sub,
+                asked,
+                result: Ok(mut popped),
+            } => {
                 // Where the subscription is over, dropping the result gives the messages back uncounted.
                 let Some(feed) = self.feeds.get(&sub) else {
                     return;
                 };
                 let deliveries = popped.take();
                 let batch = jobs::batch(&deliveries, &popped, feed.format, asked);
-                self.handle(Event::Popped { sub, result: Ok(batch) });
+                self.handle(Event::Popped {
+                    sub,
+                    result: Ok(batch),
+                });
             }
         }
     }
@@ -257,7 +295,11 @@ impl Driver {
     fn carry_out(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Send { text, push, receipts } => self.outbound.queue(text, push, receipts),
+                Action::Send {
+                    text,
+                    push,
+                    receipts,
+                } => self.outbound.queue(text, push, receipts),
                 Action::Ping => self.outbound.ping(),
                 Action::Close { code, reason } => self.closing = Some((code, reason)),
                 Action::Open { sub, spec } => self.open(sub, spec),
@@ -266,18 +308,37 @@ impl Driver {
                         feed.over.cancel();
                     }
                 }
-                Action::Pop { sub, max, bytes, invisible_ms } => {
+                Action::Pop {
+                    sub,
+                    max,
+                    bytes,
+                    invisible_ms,
+                } => {
                     let asked = self.now();
                     self.with_feed(sub, |state, feed| {
                         Box::pin(jobs::pop(state, feed, sub, max, bytes, invisible_ms, asked))
                     });
                 }
-                Action::Wait { sub } => self.with_feed(sub, |state, feed| Box::pin(jobs::wait(state, feed, sub))),
-                Action::Settle { token, target, kind, items } => {
-                    self.jobs.push(Box::pin(jobs::settle(self.state.clone(), token, target, kind, items)));
+                Action::Wait { sub } => {
+                    self.with_feed(sub, |state, feed| Box::pin(jobs::wait(state, feed, sub)))
+                }
+                Action::Settle {
+                    token,
+                    target,
+                    kind,
+                    items,
+                } => {
+                    self.jobs.push(Box::pin(jobs::settle(
+                        self.state.clone(),
+                        token,
+                        target,
+                        kind,
+                        items,
+                    )));
                 }
                 Action::Publish { token, publish } => {
-                    self.jobs.push(Box::pin(jobs::publish(self.state.clone(), token, publish)))
+                    self.jobs
+                        .push(Box::pin(jobs::publish(self.state.clone(), token, publish)))
                 }
             }
         }
@@ -292,7 +353,8 @@ impl Driver {
             over: CancellationToken::new(),
         };
         self.feeds.insert(sub, Arc::new(feed));
-        self.jobs.push(Box::pin(super::open::open(self.state.clone(), sub, spec)));
+        self.jobs
+            .push(Box::pin(super::open::open(self.state.clone(), sub, spec)));
     }
 
     fn with_feed(&mut self, sub: u32, job: impl FnOnce(AppState, Arc<Feed>) -> Job) {
@@ -307,7 +369,9 @@ impl Driver {
 
     fn instant(&self, at: Monotonic) -> Instant {
         // Far enough for "never", near enough for the timer.
-        self.base + Duration::from_nanos(at.as_nanos()).min(self.base.elapsed() + Duration::from_secs(86_400))
+        self.base
+            + Duration::from_nanos(at.as_nanos())
+                .min(self.base.elapsed() + Duration::from_secs(86_400))
     }
 
     fn wall_ms(&self) -> i64 {
@@ -318,18 +382,22 @@ impl Driver {
 /// What a failed read means: too large a frame and bytes that are no frame are answered, the rest is a lost connection.
 fn broken(error: axum::Error) -> End {
     match error.into_inner().downcast_ref::<tungstenite::Error>() {
-        Some(tungstenite::Error::Capacity(_)) => {
-            End::Close { code: close::TOO_BIG, reason: "a frame may have 1048576 bytes" }
-        }
-        Some(tungstenite::Error::Utf8(_)) => {
-            End::Close { code: close::PROTOCOL_ERROR, reason: "text frames are UTF-8" }
-        }
-        Some(tungstenite::Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake)) | None => {
-            End::Broken
-        }
-        Some(tungstenite::Error::Protocol(_)) => {
-            End::Close { code: close::PROTOCOL_ERROR, reason: "not a WebSocket frame" }
-        }
+        Some(tungstenite::Error::Capacity(_)) => End::Close {
+            code: close::TOO_BIG,
+            reason: "a frame may have 1048576 bytes",
+        },
+        Some(tungstenite::Error::Utf8(_)) => End::Close {
+            code: close::PROTOCOL_ERROR,
+            reason: "text frames are UTF-8",
+        },
+        Some(tungstenite::Error::Protocol(
+            tungstenite::error::ProtocolError::ResetWithoutClosingHandshake,
+        ))
+        | None => End::Broken,
+        Some(tungstenite::Error::Protocol(_)) => End::Close {
+            code: close::PROTOCOL_ERROR,
+            reason: "not a WebSocket frame",
+        },
         Some(_) => End::Broken,
     }
 }

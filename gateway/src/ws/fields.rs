@@ -31,7 +31,11 @@ impl<'de> Deserialize<'de> for Fields<'de> {
                 out.write_str("an object")
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
-                let mut fields = Fields { entries: Vec::new(), duplicate: None, excess: None };
+                let mut fields = Fields {
+                    entries: Vec::new(),
+                    duplicate: None,
+                    excess: None,
+                };
                 while let Some(Key(name)) = map.next_key::<Key<'de>>()? {
                     let value = map.next_value::<&'de RawValue>()?;
                     if fields.find(&name).is_some() {
@@ -65,7 +69,10 @@ pub(crate) struct FieldFault {
 
 impl FieldFault {
     pub(super) fn new(code: &'static str, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into() }
+        Self {
+            code,
+            detail: detail.into(),
+        }
     }
     pub(super) fn invalid(name: &str, expected: &str) -> Self {
         Self::new("invalid_field", format!("/{name}: expected {expected}"))
@@ -79,46 +86,73 @@ impl<'a> Fields<'a> {
     }
 
     fn find(&self, name: &str) -> Option<&'a RawValue> {
-        self.entries.iter().find(|(key, _)| key == name).map(|(_, value)| *value)
+        self.entries
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| *value)
     }
 
     /// Refuses a field written twice, one not in `known`, and values nested too deeply; the message
     /// of a publish has bounds of its own.
     pub(super) fn check(&self, known: &[&str]) -> Result<(), FieldFault> {
         if let Some(name) = &self.duplicate {
-            return Err(FieldFault::new("invalid_json", format!("/{name} is written twice")));
+            return Err(FieldFault::new(
+                "invalid_json",
+                format!("/{name} is written twice"),
+            ));
         }
-        let unknown = self.entries.iter().map(|(name, _)| name.as_ref()).find(|name| !known.contains(name));
+        let unknown = self
+            .entries
+            .iter()
+            .map(|(name, _)| name.as_ref())
+            .find(|name| !known.contains(name));
         if let Some(name) = unknown.map(shortened).or_else(|| self.excess.clone()) {
             return Err(FieldFault::new(
                 "unknown_field",
                 format!("/{name} is not a field of this op ({})", known.join(", ")),
             ));
         }
-        if self.entries.iter().any(|(name, value)| name != "message" && depth(value.get()) >= DEPTH_MAX) {
-            return Err(FieldFault::new("invalid_json", format!("nested more than {DEPTH_MAX} deep")));
+        if self
+            .entries
+            .iter()
+            .any(|(name, value)| name != "message" && depth(value.get()) >= DEPTH_MAX)
+        {
+            return Err(FieldFault::new(
+                "invalid_json",
+                format!("nested more than {DEPTH_MAX} deep"),
+            ));
         }
         Ok(())
     }
 
     /// A string field.
     pub(super) fn text(&self, name: &str) -> Result<Option<Cow<'a, str>>, FieldFault> {
-        self.get(name).map(|value| read_text(value).ok_or_else(|| FieldFault::invalid(name, "a string"))).transpose()
+        self.get(name)
+            .map(|value| read_text(value).ok_or_else(|| FieldFault::invalid(name, "a string")))
+            .transpose()
     }
 
     /// A string field that must be there.
     pub(super) fn required_text(&self, name: &str) -> Result<Cow<'a, str>, FieldFault> {
-        self.text(name)?.ok_or_else(|| FieldFault::invalid(name, "a string"))
+        self.text(name)?
+            .ok_or_else(|| FieldFault::invalid(name, "a string"))
     }
 
     /// A whole number within `range`.
-    pub(super) fn number(&self, name: &str, range: std::ops::RangeInclusive<u64>) -> Result<Option<u64>, FieldFault> {
+    pub(super) fn number(
+        &self,
+        name: &str,
+        range: std::ops::RangeInclusive<u64>,
+    ) -> Result<Option<u64>, FieldFault> {
         let Some(value) = self.get(name) else {
             return Ok(None);
         };
         match serde_json::from_str::<u64>(value.get()) {
             Ok(number) if range.contains(&number) => Ok(Some(number)),
-            _ => Err(FieldFault::invalid(name, &format!("a whole number from {} to {}", range.start(), range.end()))),
+            _ => Err(FieldFault::invalid(
+                name,
+                &format!("a whole number from {} to {}", range.start(), range.end()),
+            )),
         }
     }
 
@@ -153,7 +187,10 @@ impl<'a> Fields<'a> {
         if range.contains(&ms) {
             return Ok(Some(ms));
         }
-        Err(FieldFault::new(code, format!("/{name}: from {}ms to {}ms", range.start(), range.end())))
+        Err(FieldFault::new(
+            code,
+            format!("/{name}: from {}ms to {}ms", range.start(), range.end()),
+        ))
     }
 
     /// An array of strings.
@@ -162,20 +199,32 @@ impl<'a> Fields<'a> {
             return Ok(None);
         };
         within(name, values.len(), max)?;
-        let texts: Option<Vec<String>> =
-            values.into_iter().map(|value| read_text(value).map(Cow::into_owned)).collect();
-        texts.map(Some).ok_or_else(|| FieldFault::invalid(name, "an array of strings"))
+        let texts: Option<Vec<String>> = values
+            .into_iter()
+            .map(|value| read_text(value).map(Cow::into_owned))
+            .collect();
+        texts
+            .map(Some)
+            .ok_or_else(|| FieldFault::invalid(name, "an array of strings"))
     }
 
     /// An array of objects.
-    pub(super) fn objects(&self, name: &str, max: usize) -> Result<Option<Vec<Fields<'a>>>, FieldFault> {
+    pub(super) fn objects(
+        &self,
+        name: &str,
+        max: usize,
+    ) -> Result<Option<Vec<Fields<'a>>>, FieldFault> {
         let Some(values) = self.array(name)? else {
             return Ok(None);
         };
         within(name, values.len(), max)?;
-        let objects: Result<Vec<Fields<'a>>, _> =
-            values.into_iter().map(|value| serde_json::from_str(value.get())).collect();
-        objects.map(Some).map_err(|_| FieldFault::invalid(name, "an array of objects"))
+        let objects: Result<Vec<Fields<'a>>, _> = values
+            .into_iter()
+            .map(|value| serde_json::from_str(value.get()))
+            .collect();
+        objects
+            .map(Some)
+            .map_err(|_| FieldFault::invalid(name, "an array of objects"))
     }
 
     /// A field that is itself an object.
@@ -183,30 +232,42 @@ impl<'a> Fields<'a> {
         let Some(value) = self.get(name) else {
             return Ok(None);
         };
-        serde_json::from_str(value.get()).map(Some).map_err(|_| FieldFault::invalid(name, "an object"))
+        serde_json::from_str(value.get())
+            .map(Some)
+            .map_err(|_| FieldFault::invalid(name, "an object"))
     }
 
     fn array(&self, name: &str) -> Result<Option<Vec<&'a RawValue>>, FieldFault> {
         let Some(value) = self.get(name) else {
             return Ok(None);
         };
-        serde_json::from_str(value.get()).map(Some).map_err(|_| FieldFault::invalid(name, "an array"))
+        serde_json::from_str(value.get())
+            .map(Some)
+            .map_err(|_| FieldFault::invalid(name, "an array"))
     }
 }
 
 fn within(name: &str, len: usize, max: usize) -> Result<(), FieldFault> {
     if len == 0 {
-        return Err(FieldFault::new("batch_empty", format!("/{name}: must not be empty")));
+        return Err(FieldFault::new(
+            "batch_empty",
+            format!("/{name}: must not be empty"),
+        ));
     }
     if len > max {
-        return Err(FieldFault::new("batch_too_large", format!("/{name}: {len} given, at most {max}")));
+        return Err(FieldFault::new(
+            "batch_too_large",
+            format!("/{name}: {len} given, at most {max}"),
+        ));
     }
     Ok(())
 }
 
 /// The text of a JSON string; `None` for other values and lone surrogates.
 pub(super) fn read_text(value: &RawValue) -> Option<Cow<'_, str>> {
-    serde_json::from_str::<Key<'_>>(value.get()).ok().map(|Key(text)| text)
+    serde_json::from_str::<Key<'_>>(value.get())
+        .ok()
+        .map(|Key(text)| text)
 }
 
 /// Milliseconds of `<1 to 9 digits>(ms|s|m|h|d)`.

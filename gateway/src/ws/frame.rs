@@ -34,11 +34,24 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(crate) enum Op {
     Subscribe(Box<Subscribe>),
-    Credit { sub: String, messages: u64, bytes: Option<u64> },
-    Settle { sub: String, kind: SettleKind, items: Vec<SettleItem> },
+    Credit {
+        sub: String,
+        messages: u64,
+        bytes: Option<u64>,
+    },
+    Settle {
+        sub: String,
+        kind: SettleKind,
+        items: Vec<SettleItem>,
+    },
     Publish(Box<Publish>),
-    Unsubscribe { sub: String, release: bool },
-    Ping { t: Option<Box<RawValue>> },
+    Unsubscribe {
+        sub: String,
+        release: bool,
+    },
+    Ping {
+        t: Option<Box<RawValue>>,
+    },
     Pong,
 }
 
@@ -70,7 +83,14 @@ pub(crate) struct SettleItem {
 impl SettleItem {
     /// A receipt with no fields of its own.
     pub(crate) fn bare(receipt: Arc<str>) -> Self {
-        Self { receipt, delay_ms: None, invisible_ms: None, code: None, reason: None, dead_letter: false }
+        Self {
+            receipt,
+            delay_ms: None,
+            invisible_ms: None,
+            code: None,
+            reason: None,
+            dead_letter: false,
+        }
     }
 }
 
@@ -150,14 +170,24 @@ fn request(object: &RawValue) -> Request {
             return Request {
                 id: None,
                 sub: None,
-                op: Err(FieldFault::new("invalid_json", "a field name holds half a surrogate pair")),
+                op: Err(FieldFault::new(
+                    "invalid_json",
+                    "a field name holds half a surrogate pair",
+                )),
             };
         }
     };
     let id = read_id(&fields);
     let sub = fields.text("sub").ok().flatten().map(|sub| shortened(&sub));
-    let op = id.as_ref().map_err(Clone::clone).and_then(|_| read_op(&fields));
-    Request { id: id.ok().flatten(), sub, op }
+    let op = id
+        .as_ref()
+        .map_err(Clone::clone)
+        .and_then(|_| read_op(&fields));
+    Request {
+        id: id.ok().flatten(),
+        sub,
+        op,
+    }
 }
 
 fn read_id(fields: &Fields<'_>) -> Result<Option<RequestId>, FieldFault> {
@@ -168,8 +198,13 @@ fn read_id(fields: &Fields<'_>) -> Result<Option<RequestId>, FieldFault> {
         return Ok(Some(RequestId::Number(number)));
     }
     match read_text(value) {
-        Some(text) if text.chars().count() <= ID_CHARS_MAX => Ok(Some(RequestId::Text(text.into_owned()))),
-        _ => Err(FieldFault::invalid("id", "text of at most 32 characters or a whole number below 4294967296")),
+        Some(text) if text.chars().count() <= ID_CHARS_MAX => {
+            Ok(Some(RequestId::Text(text.into_owned())))
+        }
+        _ => Err(FieldFault::invalid(
+            "id",
+            "text of at most 32 characters or a whole number below 4294967296",
+        )),
     }
 }
 
@@ -180,16 +215,28 @@ fn read_op(fields: &Fields<'_>) -> Result<Op, FieldFault> {
         Some("credit") => {
             fields.check(&["op", "id", "sub", "messages", "bytes"])?;
             let messages = fields.number("messages", 0..=u64::from(u32::MAX))?;
-            let messages = messages.ok_or_else(|| FieldFault::invalid("messages", "a whole number"))?;
-            Ok(Op::Credit { sub: read_sub(fields)?, messages, bytes: fields.number("bytes", 0..=(1 << 53) - 1)? })
+            let messages =
+                messages.ok_or_else(|| FieldFault::invalid("messages", "a whole number"))?;
+            Ok(Op::Credit {
+                sub: read_sub(fields)?,
+                messages,
+                bytes: fields.number("bytes", 0..=(1 << 53) - 1)?,
+            })
         }
         Some("ack") => read_settle(fields, SettleKind::Ack, &[]),
-        Some("nack") => read_settle(fields, SettleKind::Nack, &["delay", "code", "reason", "deadLetter"]),
+        Some("nack") => read_settle(
+            fields,
+            SettleKind::Nack,
+            &["delay", "code", "reason", "deadLetter"],
+        ),
         Some("extend") => read_settle(fields, SettleKind::Extend, &["invisibleFor"]),
         Some("publish") => read_publish(fields),
         Some("unsubscribe") => {
             fields.check(&["op", "id", "sub", "release"])?;
-            Ok(Op::Unsubscribe { sub: read_sub(fields)?, release: fields.flag("release")?.unwrap_or(true) })
+            Ok(Op::Unsubscribe {
+                sub: read_sub(fields)?,
+                release: fields.flag("release")?.unwrap_or(true),
+            })
         }
         Some("ping") => {
             fields.check(&["op", "id", "t"])?;
@@ -197,14 +244,23 @@ fn read_op(fields: &Fields<'_>) -> Result<Op, FieldFault> {
             if t.is_some_and(|t| t.get().len() > 64 || t.get().starts_with(['{', '['])) {
                 return Err(FieldFault::invalid("t", "a number or a short text"));
             }
-            Ok(Op::Ping { t: t.map(ToOwned::to_owned) })
+            Ok(Op::Ping {
+                t: t.map(ToOwned::to_owned),
+            })
         }
         Some("pong") => fields.check(&["op", "id", "t"]).map(|()| Op::Pong),
-        Some("auth") => {
-            Err(FieldFault::new("not_implemented", "tickets and tokens are not built yet; this gateway asks for none"))
-        }
-        Some(other) => Err(FieldFault::new("unknown_op", format!("there is no op {:?}", shortened(other)))),
-        None => Err(FieldFault::new("unknown_op", "/op: expected the name of an operation")),
+        Some("auth") => Err(FieldFault::new(
+            "not_implemented",
+            "tickets and tokens are not built yet; this gateway asks for none",
+        )),
+        Some(other) => Err(FieldFault::new(
+            "unknown_op",
+            format!("there is no op {:?}", shortened(other)),
+        )),
+        None => Err(FieldFault::new(
+            "unknown_op",
+            "/op: expected the name of an operation",
+        )),
     }
 }
 
@@ -217,17 +273,25 @@ fn read_sub(fields: &Fields<'_>) -> Result<String, FieldFault> {
 }
 
 fn read_ns(fields: &Fields<'_>) -> Result<String, FieldFault> {
-    Ok(fields.text("ns")?.map_or_else(|| "default".to_owned(), |ns| ns.into_owned()))
+    Ok(fields
+        .text("ns")?
+        .map_or_else(|| "default".to_owned(), |ns| ns.into_owned()))
 }
 
 fn read_subscribe(fields: &Fields<'_>) -> Result<Op, FieldFault> {
     match fields.required_text("mode")?.as_ref() {
         "group" => {}
         mode @ ("reader" | "events") => {
-            return Err(FieldFault::new("not_implemented", format!("mode {mode:?} is not built yet; \"group\" is")));
+            return Err(FieldFault::new(
+                "not_implemented",
+                format!("mode {mode:?} is not built yet; \"group\" is"),
+            ));
         }
         _ => {
-            return Err(FieldFault::invalid("mode", "\"group\", \"reader\" or \"events\""));
+            return Err(FieldFault::invalid(
+                "mode",
+                "\"group\", \"reader\" or \"events\"",
+            ));
         }
     }
     fields.check(&[
@@ -252,10 +316,12 @@ fn read_subscribe(fields: &Fields<'_>) -> Result<Op, FieldFault> {
         None => Vec::new(),
         Some(resume) => {
             resume.check(&["receipts"])?;
-            if resume
-                .get("receipts")
-                .is_some_and(|list| list.get().bytes().filter(|b| !b.is_ascii_whitespace()).eq(*b"[]"))
-            {
+            if resume.get("receipts").is_some_and(|list| {
+                list.get()
+                    .bytes()
+                    .filter(|b| !b.is_ascii_whitespace())
+                    .eq(*b"[]")
+            }) {
                 Vec::new()
             } else {
                 resume.texts("receipts", RESUME_MAX)?.unwrap_or_default()
@@ -264,37 +330,59 @@ fn read_subscribe(fields: &Fields<'_>) -> Result<Op, FieldFault> {
     };
     let body_format = match fields.text("bodyFormat")? {
         None => BodyFormat::Auto,
-        Some(name) => BodyFormat::parse(&name)
-            .ok_or_else(|| FieldFault::invalid("bodyFormat", "\"auto\", \"base64\", \"text\" or \"none\""))?,
+        Some(name) => BodyFormat::parse(&name).ok_or_else(|| {
+            FieldFault::invalid("bodyFormat", "\"auto\", \"base64\", \"text\" or \"none\"")
+        })?,
     };
-    let max_in_flight = fields.number("maxInFlight", 1..=u64::from(IN_FLIGHT_MAX))?.and_then(|n| u32::try_from(n).ok());
+    let max_in_flight = fields
+        .number("maxInFlight", 1..=u64::from(IN_FLIGHT_MAX))?
+        .and_then(|n| u32::try_from(n).ok());
     Ok(Op::Subscribe(Box::new(Subscribe {
         sub: read_sub(fields)?,
         ns: read_ns(fields)?,
         group: fields.required_text("group")?.into_owned(),
         topic: fields.text("topic")?.map(|topic| topic.into_owned()),
-        credit: fields.number("credit", 0..=u64::from(u32::MAX))?.unwrap_or(0),
+        credit: fields
+            .number("credit", 0..=u64::from(u32::MAX))?
+            .unwrap_or(0),
         max_in_flight: max_in_flight.unwrap_or(64),
-        invisible_ms: fields.duration("invisibleFor", "invalid_invisible_for", 1_000..=TWELVE_HOURS_MS)?,
+        invisible_ms: fields.duration(
+            "invisibleFor",
+            "invalid_invisible_for",
+            1_000..=TWELVE_HOURS_MS,
+        )?,
         auto_extend: fields.flag("autoExtend")?.unwrap_or(true),
         max_processing_ms: fields
             .duration("maxProcessing", "invalid_field", 1_000..=TWELVE_HOURS_MS)?
             .unwrap_or(15 * 60_000),
         body_format,
-        linger_ms: fields.duration("linger", "invalid_field", 0..=200)?.unwrap_or(5),
-        resume_window_ms: fields.duration("resumeWindow", "invalid_field", 0..=60_000)?.unwrap_or(5_000),
+        linger_ms: fields
+            .duration("linger", "invalid_field", 0..=200)?
+            .unwrap_or(5),
+        resume_window_ms: fields
+            .duration("resumeWindow", "invalid_field", 0..=60_000)?
+            .unwrap_or(5_000),
         resume,
     })))
 }
 
 fn read_settle(fields: &Fields<'_>, kind: SettleKind, own: &[&str]) -> Result<Op, FieldFault> {
     let sub = read_sub(fields);
-    let items = match (fields.get("receipts").is_some(), fields.get("items").is_some()) {
+    let items = match (
+        fields.get("receipts").is_some(),
+        fields.get("items").is_some(),
+    ) {
         (true, false) => {
             fields.check(&[&["op", "id", "sub", "receipts"], own].concat())?;
             let shared = settle_fields(fields)?;
             let receipts = fields.texts("receipts", RECEIPTS_MAX)?.unwrap_or_default();
-            receipts.into_iter().map(|receipt| SettleItem { receipt: receipt.into(), ..shared.clone() }).collect()
+            receipts
+                .into_iter()
+                .map(|receipt| SettleItem {
+                    receipt: receipt.into(),
+                    ..shared.clone()
+                })
+                .collect()
         }
         (false, true) => {
             fields.check(&["op", "id", "sub", "items"])?;
@@ -307,10 +395,17 @@ fn read_settle(fields: &Fields<'_>, kind: SettleKind, own: &[&str]) -> Result<Op
         }
         _ => {
             fields.check(&[&["op", "id", "sub", "receipts", "items"], own].concat())?;
-            return Err(FieldFault::new("invalid_field", "either /receipts or /items"));
+            return Err(FieldFault::new(
+                "invalid_field",
+                "either /receipts or /items",
+            ));
         }
     };
-    Ok(Op::Settle { sub: sub?, kind, items })
+    Ok(Op::Settle {
+        sub: sub?,
+        kind,
+        items,
+    })
 }
 
 fn in_item(index: usize, fault: &FieldFault) -> FieldFault {
@@ -319,20 +414,29 @@ fn in_item(index: usize, fault: &FieldFault) -> FieldFault {
 
 fn settle_item(item: &Fields<'_>, own: &[&str]) -> Result<SettleItem, FieldFault> {
     item.check(&[&["receipt"], own].concat())?;
-    Ok(SettleItem { receipt: item.required_text("receipt")?.into(), ..settle_fields(item)? })
+    Ok(SettleItem {
+        receipt: item.required_text("receipt")?.into(),
+        ..settle_fields(item)?
+    })
 }
 
 fn settle_fields(fields: &Fields<'_>) -> Result<SettleItem, FieldFault> {
     let short = |name: &str, max: usize| -> Result<Option<String>, FieldFault> {
         match fields.text(name)? {
-            Some(text) if text.len() > max => Err(FieldFault::invalid(name, &format!("at most {max} bytes"))),
+            Some(text) if text.len() > max => {
+                Err(FieldFault::invalid(name, &format!("at most {max} bytes")))
+            }
             text => Ok(text.map(|text| text.into_owned())),
         }
     };
     Ok(SettleItem {
         receipt: "".into(),
         delay_ms: fields.duration("delay", "invalid_field", 0..=THIRTY_DAYS_MS)?,
-        invisible_ms: fields.duration("invisibleFor", "invalid_invisible_for", 1_000..=TWELVE_HOURS_MS)?,
+        invisible_ms: fields.duration(
+            "invisibleFor",
+            "invalid_invisible_for",
+            1_000..=TWELVE_HOURS_MS,
+        )?,
         code: short("code", CODE_BYTES_MAX)?,
         reason: short("reason", REASON_BYTES_MAX)?,
         dead_letter: fields.flag("deadLetter")?.unwrap_or(false),
@@ -341,13 +445,21 @@ fn settle_fields(fields: &Fields<'_>) -> Result<SettleItem, FieldFault> {
 
 fn read_publish(fields: &Fields<'_>) -> Result<Op, FieldFault> {
     fields.check(&["op", "id", "topic", "message", "ns", "idempotencyKey"])?;
-    let message = fields.get("message").ok_or_else(|| FieldFault::invalid("message", "an object"))?;
+    let message = fields
+        .get("message")
+        .ok_or_else(|| FieldFault::invalid("message", "an object"))?;
     let inner = fields.object("message")?;
     Ok(Op::Publish(Box::new(Publish {
         ns: read_ns(fields)?,
         topic: fields.required_text("topic")?.into_owned(),
         message: message.to_owned(),
-        ordering_key: inner.and_then(|inner| inner.text("orderingKey").ok().flatten().map(|key| key.into_owned())),
+        ordering_key: inner.and_then(|inner| {
+            inner
+                .text("orderingKey")
+                .ok()
+                .flatten()
+                .map(|key| key.into_owned())
+        }),
         idempotency_key: fields.text("idempotencyKey")?.map(|key| key.into_owned()),
     })))
 }

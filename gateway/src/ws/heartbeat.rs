@@ -25,7 +25,13 @@ pub(super) struct Heartbeat {
 
 impl Heartbeat {
     pub(super) fn new(idle: Duration, grace: Duration, now: Monotonic) -> Self {
-        Self { idle, grace, heard_at: now, said_at: now, pinged_at: None }
+        Self {
+            idle,
+            grace,
+            heard_at: now,
+            said_at: now,
+            pinged_at: None,
+        }
     }
 
     /// Any inbound frame came.
@@ -68,22 +74,39 @@ mod tests {
     #[test]
     fn silence_is_pinged_and_then_dead() {
         let at = Monotonic::from_millis;
-        let mut heart = Heartbeat::new(Duration::from_millis(25_000), Duration::from_millis(10_000), at(0));
-        assert_eq!((heart.beat(at(24_999)), heart.next()), (Beat::Nothing, at(25_000)));
-        assert_eq!((heart.beat(at(25_000)), heart.next()), (Beat::Ping, at(35_000)));
+        let mut heart = Heartbeat::new(
+            Duration::from_millis(25_000),
+            Duration::from_millis(10_000),
+            at(0),
+        );
+        assert_eq!(
+            (heart.beat(at(24_999)), heart.next()),
+            (Beat::Nothing, at(25_000))
+        );
+        assert_eq!(
+            (heart.beat(at(25_000)), heart.next()),
+            (Beat::Ping, at(35_000))
+        );
         assert_eq!(heart.beat(at(34_999)), Beat::Nothing);
         heart.heard(at(34_999));
         assert_eq!(heart.beat(at(35_000)), Beat::Nothing);
-        assert_eq!((heart.beat(at(50_000)), heart.beat(at(60_000))), (Beat::Ping, Beat::Dead));
+        assert_eq!(
+            (heart.beat(at(50_000)), heart.beat(at(60_000))),
+            (Beat::Ping, Beat::Dead)
+        );
     }
 
     #[test]
     fn a_server_that_only_listens_still_says_something() {
         let at = Monotonic::from_millis;
-        let mut heart = Heartbeat::new(Duration::from_millis(100), Duration::from_millis(40), at(0));
+        let mut heart =
+            Heartbeat::new(Duration::from_millis(100), Duration::from_millis(40), at(0));
         heart.heard(at(90));
         assert_eq!(heart.beat(at(100)), Beat::Ping);
         heart.heard(at(101));
-        assert_eq!((heart.beat(at(150)), heart.next()), (Beat::Nothing, at(200)));
+        assert_eq!(
+            (heart.beat(at(150)), heart.next()),
+            (Beat::Nothing, at(200))
+        );
     }
 }

@@ -18,7 +18,9 @@ use crate::params::{check_namespace, check_topic, new_ulid};
 use crate::receipt::ReceiptError;
 use crate::render::{self, Members};
 use crate::state::AppState;
-use crate::upstream::{Delivery, Lease, PopRequest, Popped, Scope, SettleOp, SettleOutcome, SettleStatus, Settlement};
+use crate::upstream::{
+    Delivery, Lease, PopRequest, Popped, Scope, SettleOp, SettleOutcome, SettleStatus, Settlement,
+};
 
 /// A call to the brokers ends after this.
 const CALL: Duration = Duration::from_secs(10);
@@ -68,14 +70,35 @@ pub(super) async fn pop(
         member: feed.member.clone(),
         deadline: Instant::now() + CALL,
     };
-    Done::Popped { sub, asked, result: state.upstream.pop(&request).await }
+    Done::Popped {
+        sub,
+        asked,
+        result: state.upstream.pop(&request).await,
+    }
 }
 
 /// The messages as the session takes them. `asked` is when the pop began: leases are reckoned from there.
-pub(super) fn batch(deliveries: &[Delivery], popped: &Popped, format: BodyFormat, asked: Monotonic) -> Batch {
-    let items = deliveries.iter().filter_map(|delivery| item(delivery, format, asked)).collect();
-    let partial = popped.partial.iter().map(|(broker, _)| broker.clone()).collect();
-    Batch { items, more: popped.more, paused: popped.paused, partial }
+pub(super) fn batch(
+    deliveries: &[Delivery],
+    popped: &Popped,
+    format: BodyFormat,
+    asked: Monotonic,
+) -> Batch {
+    let items = deliveries
+        .iter()
+        .filter_map(|delivery| item(delivery, format, asked))
+        .collect();
+    let partial = popped
+        .partial
+        .iter()
+        .map(|(broker, _)| broker.clone())
+        .collect();
+    Batch {
+        items,
+        more: popped.more,
+        paused: popped.paused,
+        partial,
+    }
 }
 
 fn item(delivery: &Delivery, format: BodyFormat, asked: Monotonic) -> Option<Item> {
@@ -86,19 +109,30 @@ fn item(delivery: &Delivery, format: BodyFormat, asked: Monotonic) -> Option<Ite
     };
     // A stored `json` value is written as it is; where it is none after all, as bytes.
     let json = written(format).or_else(|| written(BodyFormat::Base64))?;
-    let lease_ms = delivery.invisible_until_ms.saturating_sub(delivery.lease.delivered_at_ms);
+    let lease_ms = delivery
+        .invisible_until_ms
+        .saturating_sub(delivery.lease.delivered_at_ms);
     let until = asked + Duration::from_millis(u64::try_from(lease_ms).unwrap_or(0));
-    Some(Item { receipt: delivery.receipt.as_str().into(), json, size: delivery.body.len() as u64, until })
+    Some(Item {
+        receipt: delivery.receipt.as_str().into(),
+        json,
+        size: delivery.body.len() as u64,
+        until,
+    })
 }
 
 /// JSON this gateway wrote. `None` would be a bug in the writer.
 fn raw(json: Vec<u8>) -> Option<Box<RawValue>> {
-    String::from_utf8(json).ok().and_then(|text| RawValue::from_string(text).ok())
+    String::from_utf8(json)
+        .ok()
+        .and_then(|text| RawValue::from_string(text).ok())
 }
 
 pub(super) async fn wait(state: AppState, feed: Arc<Feed>, sub: u32) -> Done {
     let until = Instant::now() + WAIT;
-    let waiting = state.upstream.notification(&Scope, &feed.group, feed.topic.as_deref(), until);
+    let waiting = state
+        .upstream
+        .notification(&Scope, &feed.group, feed.topic.as_deref(), until);
     tokio::select! {
         () = feed.over.cancelled() => {}
         woken = waiting => {
@@ -121,21 +155,36 @@ pub(super) async fn settle(
     kind: SettleKind,
     items: Vec<SettleItem>,
 ) -> Done {
-    let leases: Vec<Result<Lease, ReceiptError>> =
-        items.iter().map(|item| state.receipts.decode(&Scope, &target.group, &item.receipt)).collect();
+    let leases: Vec<Result<Lease, ReceiptError>> = items
+        .iter()
+        .map(|item| state.receipts.decode(&Scope, &target.group, &item.receipt))
+        .collect();
     let asked: Vec<Settlement> = items
         .iter()
         .zip(&leases)
-        .filter_map(|(item, lease)| Some(Settlement { lease: lease.as_ref().ok()?.clone(), op: operation(kind, item) }))
+        .filter_map(|(item, lease)| {
+            Some(Settlement {
+                lease: lease.as_ref().ok()?.clone(),
+                op: operation(kind, item),
+            })
+        })
         .collect();
     let answers = if asked.is_empty() {
         Vec::new()
     } else {
-        state.upstream.settle(&Scope, &target.group, &asked, Instant::now() + CALL).await
+        state
+            .upstream
+            .settle(&Scope, &target.group, &asked, Instant::now() + CALL)
+            .await
     };
     let mut answers = answers.into_iter();
     let outcomes = items.iter().zip(&leases).map(|(item, lease)| {
-        let unasked = |status| SettleOutcome { status, late: false, already: false, visible_at_ms: None };
+        let unasked = |status| SettleOutcome {
+            status,
+            late: false,
+            already: false,
+            visible_at_ms: None,
+        };
         let answer = match lease {
             Ok(_) => answers.next().unwrap_or(unasked(SettleStatus::Unavailable)),
             Err(ReceiptError::Invalid) => unasked(SettleStatus::Invalid),
@@ -152,9 +201,17 @@ fn operation(kind: SettleKind, item: &SettleItem) -> SettleOp {
     match kind {
         SettleKind::Ack => SettleOp::Ack,
         SettleKind::Nack if item.dead_letter => SettleOp::Dead { code, reason },
-        SettleKind::Nack => SettleOp::Nack { delay_ms: item.delay_ms, code, reason },
-        SettleKind::Extend => SettleOp::Extend { invisible_ms: item.invisible_ms },
-        SettleKind::Release => SettleOp::Release { after_ms: item.invisible_ms.unwrap_or(0) },
+        SettleKind::Nack => SettleOp::Nack {
+            delay_ms: item.delay_ms,
+            code,
+            reason,
+        },
+        SettleKind::Extend => SettleOp::Extend {
+            invisible_ms: item.invisible_ms,
+        },
+        SettleKind::Release => SettleOp::Release {
+            after_ms: item.invisible_ms.unwrap_or(0),
+        },
         SettleKind::Suspend => SettleOp::Suspend,
     }
 }
@@ -167,10 +224,16 @@ fn outcome(state: &AppState, item: &SettleItem, answer: &SettleOutcome) -> Outco
         SettleStatus::Limit => Effect::Limit,
         SettleStatus::Extended => {
             let now_ms = i64::try_from(state.clock.now_ms()).unwrap_or(i64::MAX);
-            let left = answer.visible_at_ms.map(|at| u64::try_from(at.saturating_sub(now_ms)).unwrap_or(0));
-            Effect::Extended { visible_ms: item.invisible_ms.or(left).unwrap_or(0) }
+            let left = answer
+                .visible_at_ms
+                .map(|at| u64::try_from(at.saturating_sub(now_ms)).unwrap_or(0));
+            Effect::Extended {
+                visible_ms: item.invisible_ms.or(left).unwrap_or(0),
+            }
         }
-        SettleStatus::Invalid | SettleStatus::Forbidden | SettleStatus::Unavailable => Effect::Unchanged,
+        SettleStatus::Invalid | SettleStatus::Forbidden | SettleStatus::Unavailable => {
+            Effect::Unchanged
+        }
     };
     let refusal = answer.status.code().map(|code| Refusal {
         code: code.as_str(),
@@ -190,25 +253,39 @@ fn outcome(state: &AppState, item: &SettleItem, answer: &SettleOutcome) -> Outco
     }
     members.close();
     let json = raw(json).unwrap_or_else(|| RawValue::NULL.to_owned());
-    Outcome { effect, json, refusal }
+    Outcome {
+        effect,
+        json,
+        refusal,
+    }
 }
 
 pub(super) async fn publish(state: AppState, token: u64, publish: Box<Publish>) -> Done {
-    let result = send(&state, *publish).await.map_err(|error| refusal(&error));
+    let result = send(&state, *publish)
+        .await
+        .map_err(|error| refusal(&error));
     Done::Event(Event::Published { token, result })
 }
 
-async fn send(state: &AppState, publish: Publish) -> Result<BTreeMap<String, serde_json::Value>, ApiError> {
+async fn send(
+    state: &AppState,
+    publish: Publish,
+) -> Result<BTreeMap<String, serde_json::Value>, ApiError> {
     check_namespace(&publish.ns)?;
     check_topic(&publish.topic)?;
     if publish.idempotency_key.is_some() {
-        return Err(ApiError::not_implemented("idempotencyKey is part of the API but not built yet; leave it out"));
+        return Err(ApiError::not_implemented(
+            "idempotencyKey is part of the API but not built yet; leave it out",
+        ));
     }
     let source = Bytes::from(String::from(Box::<str>::from(publish.message)));
     let message = crate::json::document(&source)?;
     let mut draft = crate::message::draft(message, "/message", &source, BODY_MAX)?;
     draft.message_id = new_ulid(state.clock.now_ms());
-    let sent = state.upstream.send(&Scope, &publish.topic, &draft, Instant::now() + CALL).await?;
+    let sent = state
+        .upstream
+        .send(&Scope, &publish.topic, &draft, Instant::now() + CALL)
+        .await?;
     let value = serde_json::json!({
         "messageId": sent.message_id,
         "topic": publish.topic,
@@ -220,11 +297,18 @@ async fn send(state: &AppState, publish: Publish) -> Result<BTreeMap<String, ser
     });
     match value {
         serde_json::Value::Object(members) => Ok(members.into_iter().collect()),
-        _ => Err(ApiError::new(Code::Internal, "the answer of a send is an object")),
+        _ => Err(ApiError::new(
+            Code::Internal,
+            "the answer of a send is an object",
+        )),
     }
 }
 
 /// The error as a frame carries it.
 pub(super) fn refusal(error: &ApiError) -> Refusal {
-    Refusal { code: error.code().as_str(), detail: error.detail().to_owned(), retryable: error.code().retryable() }
+    Refusal {
+        code: error.code().as_str(),
+        detail: error.detail().to_owned(),
+        retryable: error.code().retryable(),
+    }
 }

@@ -39,8 +39,15 @@ pub(super) struct Outbound {
 
 impl Outbound {
     pub(super) fn queue(&mut self, text: String, push: bool, receipts: Vec<Arc<str>>) {
-        let queued = Queued { text: text.into(), receipts };
-        if push { self.pushes.push_back(queued) } else { self.answers.push_back(queued) }
+        let queued = Queued {
+            text: text.into(),
+            receipts,
+        };
+        if push {
+            self.pushes.push_back(queued)
+        } else {
+            self.answers.push_back(queued)
+        }
     }
 
     pub(super) fn ping(&mut self) {
@@ -53,11 +60,18 @@ impl Outbound {
 
     /// Receipts of messages that never reached the sink; they are forgotten here.
     pub(super) fn take_unwritten(&mut self) -> HashSet<Arc<str>> {
-        self.pushes.drain(..).flat_map(|queued| queued.receipts).collect()
+        self.pushes
+            .drain(..)
+            .flat_map(|queued| queued.receipts)
+            .collect()
     }
 
     /// Hands frames to the sink until it is full or all are flushed. May be dropped at any point and polled again.
-    pub(super) fn poll_write<S>(&mut self, mut sink: Pin<&mut S>, cx: &mut Context<'_>) -> Poll<Result<Progress, Error>>
+    pub(super) fn poll_write<S>(
+        &mut self,
+        mut sink: Pin<&mut S>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Progress, Error>>
     where
         S: Sink<Message, Error = Error>,
     {

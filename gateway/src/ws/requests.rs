@@ -16,19 +16,35 @@ impl Session {
         let Request { id, sub, op } = request;
         match op {
             Ok(Op::Subscribe(spec)) => self.subscribe(id, *spec, now),
-            Ok(Op::Credit { sub, messages, bytes }) => self.credit(id, sub, messages, bytes),
+            Ok(Op::Credit {
+                sub,
+                messages,
+                bytes,
+            }) => self.credit(id, sub, messages, bytes),
             Ok(Op::Settle { sub, kind, items }) => self.client_settle(id, sub, kind, items),
             Ok(Op::Publish(publish)) => self.publish(id, publish),
             Ok(Op::Unsubscribe { sub, release }) => self.unsubscribe(id, sub, release),
             Ok(Op::Ping { t }) => self.send(&ServerFrame::Pong { t, id }),
             Ok(Op::Pong) => {}
-            Err(fault) => self.refuse(id, sub, Refusal { code: fault.code, detail: fault.detail, retryable: false }),
+            Err(fault) => self.refuse(
+                id,
+                sub,
+                Refusal {
+                    code: fault.code,
+                    detail: fault.detail,
+                    retryable: false,
+                },
+            ),
         }
     }
 
     /// An `error` that ends nothing.
     pub(super) fn refuse(&mut self, id: Option<RequestId>, sub: Option<String>, refusal: Refusal) {
-        let Refusal { code, detail, retryable } = refusal;
+        let Refusal {
+            code,
+            detail,
+            retryable,
+        } = refusal;
         self.send(&ServerFrame::Error {
             id,
             sub,
@@ -40,8 +56,23 @@ impl Session {
         });
     }
 
-    fn refuse_plain(&mut self, id: Option<RequestId>, sub: String, code: &'static str, detail: &str, retryable: bool) {
-        self.refuse(id, Some(sub), Refusal { code, detail: detail.to_owned(), retryable });
+    fn refuse_plain(
+        &mut self,
+        id: Option<RequestId>,
+        sub: String,
+        code: &'static str,
+        detail: &str,
+        retryable: bool,
+    ) {
+        self.refuse(
+            id,
+            Some(sub),
+            Refusal {
+                code,
+                detail: detail.to_owned(),
+                retryable,
+            },
+        );
     }
 
     fn subscribe(&mut self, id: Option<RequestId>, spec: Subscribe, now: Monotonic) {
@@ -55,24 +86,38 @@ impl Session {
             );
         }
         if self.subs.len() >= self.settings.subscriptions {
-            let detail = format!("at most {} subscriptions on one socket", self.settings.subscriptions);
+            let detail = format!(
+                "at most {} subscriptions on one socket",
+                self.settings.subscriptions
+            );
             return self.refuse_plain(id, spec.sub, "too_many_subscriptions", &detail, false);
         }
         if spec.credit > CREDIT_MAX {
             return self.overflow(id, spec.sub);
         }
         if self.is_draining() {
-            return self.refuse_plain(id, spec.sub, "draining", "this gateway is going away; connect again", true);
+            return self.refuse_plain(
+                id,
+                spec.sub,
+                "draining",
+                "this gateway is going away; connect again",
+                true,
+            );
         }
         let number = self.next_sub;
         self.next_sub += 1;
         self.names.insert(spec.sub.clone(), number);
-        self.out.push(Action::Open { sub: number, spec: Box::new(spec.clone()) });
+        self.out.push(Action::Open {
+            sub: number,
+            spec: Box::new(spec.clone()),
+        });
         self.subs.insert(number, Subscription::new(spec, id, now));
     }
 
     fn overflow(&mut self, id: Option<RequestId>, sub: String) {
-        let detail = format!("at most {CREDIT_MAX} messages of credit may be outstanding; nothing was added");
+        let detail = format!(
+            "at most {CREDIT_MAX} messages of credit may be outstanding; nothing was added"
+        );
         self.refuse_plain(id, sub, "credit_overflow", &detail, false);
     }
 
@@ -93,14 +138,27 @@ impl Session {
     }
 
     fn unknown_sub(&mut self, id: Option<RequestId>, name: String) {
-        self.refuse_plain(id, name, "unknown_sub", "this socket has no subscription of that name", false);
+        self.refuse_plain(
+            id,
+            name,
+            "unknown_sub",
+            "this socket has no subscription of that name",
+            false,
+        );
     }
 
-    fn client_settle(&mut self, id: Option<RequestId>, name: String, kind: SettleKind, items: Vec<SettleItem>) {
+    fn client_settle(
+        &mut self,
+        id: Option<RequestId>,
+        name: String,
+        kind: SettleKind,
+        items: Vec<SettleItem>,
+    ) {
         let Some((number, sub)) = self.by_name(&name) else {
             return self.unknown_sub(id, name);
         };
-        let conflict = !sub.deferred.is_empty() || items.iter().any(|item| sub.busy.contains(&item.receipt));
+        let conflict =
+            !sub.deferred.is_empty() || items.iter().any(|item| sub.busy.contains(&item.receipt));
         if conflict {
             sub.deferred.push_back(Deferred { id, kind, items });
         } else {
@@ -113,11 +171,20 @@ impl Session {
         let Some(sub) = self.subs.get_mut(&number) else {
             return;
         };
-        let receipts: Vec<Arc<str>> = request.items.iter().map(|item| Arc::clone(&item.receipt)).collect();
+        let receipts: Vec<Arc<str>> = request
+            .items
+            .iter()
+            .map(|item| Arc::clone(&item.receipt))
+            .collect();
         sub.busy.extend(receipts.iter().cloned());
         let (name, target) = (sub.spec.sub.clone(), Arc::clone(&sub.target));
         self.settle(
-            Pending::Client { sub: number, name, id: request.id, receipts },
+            Pending::Client {
+                sub: number,
+                name,
+                id: request.id,
+                receipts,
+            },
             &target,
             request.kind,
             request.items,
@@ -125,12 +192,16 @@ impl Session {
     }
 
     fn publish(&mut self, id: Option<RequestId>, publish: Box<Publish>) {
-        let lane = publish.ordering_key.as_ref().map(|key| (publish.ns.clone(), publish.topic.clone(), key.clone()));
+        let lane = publish
+            .ordering_key
+            .as_ref()
+            .map(|key| (publish.ns.clone(), publish.topic.clone(), key.clone()));
         if let Some(lane) = &lane {
             if let Some(behind) = self.lanes.get_mut(lane) {
                 return behind.push_back((id, publish));
             }
-            self.lanes.insert(lane.clone(), std::collections::VecDeque::new());
+            self.lanes
+                .insert(lane.clone(), std::collections::VecDeque::new());
         }
         let token = self.token(Pending::Publish { id, lane });
         self.out.push(Action::Publish { token, publish });
@@ -161,17 +232,34 @@ impl Session {
         unwritten: &HashSet<Arc<str>>,
     ) -> Option<(Vec<Arc<str>>, Arc<Target>)> {
         let sub = self.subs.get_mut(&number)?;
-        let GivenUp { delivered, unsent, asked } = sub.give_up(unwritten);
-        let (deferred, target, name) =
-            (std::mem::take(&mut sub.deferred), Arc::clone(&sub.target), sub.spec.sub.clone());
+        let GivenUp {
+            delivered,
+            unsent,
+            asked,
+        } = sub.give_up(unwritten);
+        let (deferred, target, name) = (
+            std::mem::take(&mut sub.deferred),
+            Arc::clone(&sub.target),
+            sub.spec.sub.clone(),
+        );
         if let Some(after_ms) = after_ms {
-            let orphan = || Orphan { target: Arc::clone(&target), after_ms };
-            self.orphans.extend(asked.into_iter().map(|receipt| (receipt, orphan())));
+            let orphan = || Orphan {
+                target: Arc::clone(&target),
+                after_ms,
+            };
+            self.orphans
+                .extend(asked.into_iter().map(|receipt| (receipt, orphan())));
         }
         for request in deferred {
             self.settle_now(number, request);
         }
-        self.give_back(Pending::GiveBack, &target, SettleKind::Suspend, unsent, None);
+        self.give_back(
+            Pending::GiveBack,
+            &target,
+            SettleKind::Suspend,
+            unsent,
+            None,
+        );
         self.names.remove(&name);
         self.subs.remove(&number);
         self.out.push(Action::Forget { sub: number });

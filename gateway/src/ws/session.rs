@@ -46,11 +46,24 @@ pub(super) struct Settings {
 /// Who waits for an answer from upstream.
 #[derive(Debug)]
 pub(super) enum Pending {
-    Client { sub: u32, name: String, id: Option<RequestId>, receipts: Vec<Arc<str>> },
-    Extension { sub: u32, receipts: Vec<Arc<str>> },
-    Unsubscribe { id: Option<RequestId> },
+    Client {
+        sub: u32,
+        name: String,
+        id: Option<RequestId>,
+        receipts: Vec<Arc<str>>,
+    },
+    Extension {
+        sub: u32,
+        receipts: Vec<Arc<str>>,
+    },
+    Unsubscribe {
+        id: Option<RequestId>,
+    },
     GiveBack,
-    Publish { id: Option<RequestId>, lane: Option<Lane> },
+    Publish {
+        id: Option<RequestId>,
+        lane: Option<Lane>,
+    },
 }
 
 /// A lease of a subscription that is over, with a request of the client still on its way.
@@ -149,9 +162,11 @@ impl Session {
                 self.queued_frames = self.queued_frames.saturating_sub(frames);
                 self.moved_at = now;
             }
-            Event::Drain { deadline, deadline_text, reconnect_within } => {
-                self.drain(deadline, deadline_text, reconnect_within)
-            }
+            Event::Drain {
+                deadline,
+                deadline_text,
+                reconnect_within,
+            } => self.drain(deadline, deadline_text, reconnect_within),
             Event::Ended { clean, unwritten } => self.end(clean, &unwritten),
             Event::Tick => {}
         }
@@ -161,7 +176,11 @@ impl Session {
 
     /// Whether the next inbound frame may be taken; false holds the peer back.
     pub(super) fn can_read(&self) -> bool {
-        let waiting: usize = self.subs.values().map(|sub| sub.deferred.len()).sum::<usize>()
+        let waiting: usize = self
+            .subs
+            .values()
+            .map(|sub| sub.deferred.len())
+            .sum::<usize>()
             + self.lanes.values().map(VecDeque::len).sum::<usize>();
         self.queued_bytes < QUEUE_BYTES
             && self.queued_frames < QUEUE_FRAMES
@@ -199,7 +218,11 @@ impl Session {
     }
 
     fn may_pop(&self) -> bool {
-        let popping = self.subs.values().filter(|sub| matches!(sub.phase, Phase::Popping(_))).count();
+        let popping = self
+            .subs
+            .values()
+            .filter(|sub| matches!(sub.phase, Phase::Popping(_)))
+            .count();
         !self.closing
             && self.draining.is_none()
             && !self.is_full()
@@ -230,8 +253,12 @@ impl Session {
             if self.is_full() && now >= self.moved_at + SLOW_AFTER {
                 self.close(close::SLOW_CONSUMER, "slow_consumer");
             }
-            let idle = self.subs.values().all(|sub| sub.in_flight() == 0) && self.pending.is_empty();
-            if self.draining.is_some_and(|deadline| now >= deadline || (idle && self.queued_frames == 0)) {
+            let idle =
+                self.subs.values().all(|sub| sub.in_flight() == 0) && self.pending.is_empty();
+            if self
+                .draining
+                .is_some_and(|deadline| now >= deadline || (idle && self.queued_frames == 0))
+            {
                 self.close(close::RESTART, "restart");
             }
         }
@@ -240,14 +267,22 @@ impl Session {
             self.deliver(now);
             self.pop(now);
         }
-        if self.out.iter().any(|action| matches!(action, Action::Send { .. })) {
+        if self
+            .out
+            .iter()
+            .any(|action| matches!(action, Action::Send { .. }))
+        {
             self.heart.said(now);
         }
     }
 
     fn tend_leases(&mut self, now: Monotonic) {
-        let ids: Vec<u32> =
-            self.subs.iter().filter(|(_, sub)| sub.look_at().is_some_and(|at| now >= at)).map(|(id, _)| *id).collect();
+        let ids: Vec<u32> = self
+            .subs
+            .iter()
+            .filter(|(_, sub)| sub.look_at().is_some_and(|at| now >= at))
+            .map(|(id, _)| *id)
+            .collect();
         for id in ids {
             let Some(sub) = self.subs.get_mut(&id) else {
                 continue;
@@ -256,8 +291,16 @@ impl Session {
             let (name, target) = (sub.spec.sub.clone(), Arc::clone(&sub.target));
             self.tell_ended(&name, &ended);
             if !extend.is_empty() {
-                let receipts = extend.iter().map(|item| Arc::clone(&item.receipt)).collect();
-                self.settle(Pending::Extension { sub: id, receipts }, &target, SettleKind::Extend, extend);
+                let receipts = extend
+                    .iter()
+                    .map(|item| Arc::clone(&item.receipt))
+                    .collect();
+                self.settle(
+                    Pending::Extension { sub: id, receipts },
+                    &target,
+                    SettleKind::Extend,
+                    extend,
+                );
             }
         }
     }
@@ -265,10 +308,17 @@ impl Session {
     /// `lease` frames, one a state.
     pub(super) fn tell_ended(&mut self, sub: &str, ended: &[(Arc<str>, LeaseState)]) {
         for state in [LeaseState::Expired, LeaseState::Lost, LeaseState::Limit] {
-            let receipts: Vec<String> =
-                ended.iter().filter(|(_, of)| *of == state).map(|(receipt, _)| receipt.to_string()).collect();
+            let receipts: Vec<String> = ended
+                .iter()
+                .filter(|(_, of)| *of == state)
+                .map(|(receipt, _)| receipt.to_string())
+                .collect();
             if !receipts.is_empty() {
-                self.send(&ServerFrame::Lease { sub: sub.to_owned(), receipts, state });
+                self.send(&ServerFrame::Lease {
+                    sub: sub.to_owned(),
+                    receipts,
+                    state,
+                });
             }
         }
     }
@@ -286,7 +336,9 @@ impl Session {
             };
             let room = self.queued_frames == 0
                 || (self.queued_frames < QUEUE_FRAMES
-                    && sub.next_size().is_some_and(|size| self.queued_bytes + size.max(TURN_BYTES) <= QUEUE_BYTES));
+                    && sub.next_size().is_some_and(|size| {
+                        self.queued_bytes + size.max(TURN_BYTES) <= QUEUE_BYTES
+                    }));
             match room.then(|| sub.turn(now)).flatten() {
                 None => quiet += 1,
                 Some(turn) => {
@@ -305,7 +357,11 @@ impl Session {
 
     /// The subscription whose turn follows that of `id`.
     fn after(&self, id: u32) -> Option<u32> {
-        self.subs.range(id.saturating_add(1)..).next().or_else(|| self.subs.iter().next()).map(|(id, _)| *id)
+        self.subs
+            .range(id.saturating_add(1)..)
+            .next()
+            .or_else(|| self.subs.iter().next())
+            .map(|(id, _)| *id)
     }
 
     fn pop(&mut self, now: Monotonic) {
@@ -322,7 +378,12 @@ impl Session {
             let invisible_ms = sub.invisible_ms();
             if let Some(wish) = sub.wish(now) {
                 sub.popping(wish.max, now);
-                self.out.push(Action::Pop { sub: id, max: wish.max, bytes: wish.bytes, invisible_ms });
+                self.out.push(Action::Pop {
+                    sub: id,
+                    max: wish.max,
+                    bytes: wish.bytes,
+                    invisible_ms,
+                });
             }
         }
     }
@@ -332,7 +393,11 @@ impl Session {
             return;
         }
         self.draining = Some(deadline);
-        self.send(&ServerFrame::Drain { reconnect_within, deadline: deadline_text, reason: "restart".to_owned() });
+        self.send(&ServerFrame::Drain {
+            reconnect_within,
+            deadline: deadline_text,
+            reason: "restart".to_owned(),
+        });
         let ids: Vec<u32> = self.subs.keys().copied().collect();
         for id in ids {
             self.suspend_unsent(id);
@@ -345,7 +410,13 @@ impl Session {
             return;
         };
         let (unsent, target) = (sub.take_unsent(), Arc::clone(&sub.target));
-        self.give_back(Pending::GiveBack, &target, SettleKind::Suspend, unsent, None);
+        self.give_back(
+            Pending::GiveBack,
+            &target,
+            SettleKind::Suspend,
+            unsent,
+            None,
+        );
     }
 
     pub(super) fn is_draining(&self) -> bool {
@@ -365,10 +436,19 @@ impl Session {
         self.ended = true;
         let ids: Vec<u32> = self.subs.keys().copied().collect();
         for id in ids {
-            let window = self.subs.get(&id).map_or(0, |sub| sub.spec.resume_window_ms);
+            let window = self
+                .subs
+                .get(&id)
+                .map_or(0, |sub| sub.spec.resume_window_ms);
             let after = Some(if clean { 0 } else { window });
             if let Some((delivered, target)) = self.finish(id, after, unwritten) {
-                self.give_back(Pending::GiveBack, &target, SettleKind::Release, delivered, after);
+                self.give_back(
+                    Pending::GiveBack,
+                    &target,
+                    SettleKind::Release,
+                    delivered,
+                    after,
+                );
             }
         }
     }
@@ -385,15 +465,29 @@ impl Session {
         if !receipts.is_empty() {
             let items = receipts
                 .into_iter()
-                .map(|receipt| SettleItem { invisible_ms: after_ms, ..SettleItem::bare(receipt) })
+                .map(|receipt| SettleItem {
+                    invisible_ms: after_ms,
+                    ..SettleItem::bare(receipt)
+                })
                 .collect();
             self.settle(pending, target, kind, items);
         }
     }
 
-    pub(super) fn settle(&mut self, pending: Pending, target: &Arc<Target>, kind: SettleKind, items: Vec<SettleItem>) {
+    pub(super) fn settle(
+        &mut self,
+        pending: Pending,
+        target: &Arc<Target>,
+        kind: SettleKind,
+        items: Vec<SettleItem>,
+    ) {
         let token = self.token(pending);
-        self.out.push(Action::Settle { token, target: Arc::clone(target), kind, items });
+        self.out.push(Action::Settle {
+            token,
+            target: Arc::clone(target),
+            kind,
+            items,
+        });
     }
 
     pub(super) fn token(&mut self, pending: Pending) -> u64 {
@@ -407,7 +501,9 @@ impl Session {
     pub(super) fn send(&mut self, frame: &ServerFrame) {
         let push = !matches!(
             frame,
-            ServerFrame::Ok { .. } | ServerFrame::Error { id: Some(_), .. } | ServerFrame::Pong { .. }
+            ServerFrame::Ok { .. }
+                | ServerFrame::Error { id: Some(_), .. }
+                | ServerFrame::Pong { .. }
         );
         self.push(frame, push, Vec::new());
     }
@@ -422,6 +518,10 @@ impl Session {
         };
         self.queued_bytes += text.len();
         self.queued_frames += 1;
-        self.out.push(Action::Send { text, push, receipts });
+        self.out.push(Action::Send {
+            text,
+            push,
+            receipts,
+        });
     }
 }

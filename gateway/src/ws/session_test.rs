@@ -26,9 +26,17 @@ impl Rig {
     }
 
     fn with_idle(idle: Duration) -> Self {
-        let settings = Settings { idle, grace: Duration::from_secs(10), subscriptions: 3 };
+        let settings = Settings {
+            idle,
+            grace: Duration::from_secs(10),
+            subscriptions: 3,
+        };
         let now = Monotonic::from_millis(1_000);
-        Self { session: Session::new(settings, now), now, actions: Vec::new() }
+        Self {
+            session: Session::new(settings, now),
+            now,
+            actions: Vec::new(),
+        }
     }
 
     /// With the open subscription `s` (number 1), this much credit and no heartbeat in the way.
@@ -37,7 +45,14 @@ impl Rig {
         rig.say(&format!(
             r#"{{"op":"subscribe","id":1,"sub":"s","mode":"group","group":"g","topic":"t","credit":{credit}{more}}}"#
         ));
-        rig.event(Event::Opened { sub: 1, result: Ok(Opened { invisible_ms: 30_000, lag: 5, ..Opened::default() }) });
+        rig.event(Event::Opened {
+            sub: 1,
+            result: Ok(Opened {
+                invisible_ms: 30_000,
+                lag: 5,
+                ..Opened::default()
+            }),
+        });
         rig
     }
 
@@ -56,7 +71,10 @@ impl Rig {
     fn wait(&mut self, ms: u64) {
         let end = self.now + Duration::from_millis(ms);
         loop {
-            let next = self.session.wake_at().max(self.now + Duration::from_millis(1));
+            let next = self
+                .session
+                .wake_at()
+                .max(self.now + Duration::from_millis(1));
             if next > end {
                 break;
             }
@@ -69,19 +87,38 @@ impl Rig {
 
     fn items(&self, names: &[&str]) -> Vec<Item> {
         let until = self.now + Duration::from_secs(30);
-        let json = |name: &&str| RawValue::from_string(format!("{{\"receipt\":\"{name}\"}}")).unwrap();
-        names.iter().map(|name| Item { receipt: Arc::from(*name), json: json(name), size: 10, until }).collect()
+        let json =
+            |name: &&str| RawValue::from_string(format!("{{\"receipt\":\"{name}\"}}")).unwrap();
+        names
+            .iter()
+            .map(|name| Item {
+                receipt: Arc::from(*name),
+                json: json(name),
+                size: 10,
+                until,
+            })
+            .collect()
     }
 
     /// Answers the outstanding pop of subscription 1.
     fn popped(&mut self, names: &[&str], more: bool) {
         let items = self.items(names);
-        self.event(Event::Popped { sub: 1, result: Ok(Batch { items, more, ..Batch::default() }) });
+        self.event(Event::Popped {
+            sub: 1,
+            result: Ok(Batch {
+                items,
+                more,
+                ..Batch::default()
+            }),
+        });
     }
 
     /// Everything wanted since the last look.
     fn take(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.actions).into_iter().map(|action| brief(&action)).collect()
+        std::mem::take(&mut self.actions)
+            .into_iter()
+            .map(|action| brief(&action))
+            .collect()
     }
 
     /// The text frames among it.
@@ -89,7 +126,11 @@ impl Rig {
         let texts = std::mem::take(&mut self.actions).into_iter();
         texts
             .filter_map(|action| {
-                if let Action::Send { text, .. } = action { Some(serde_json::from_str(&text).unwrap()) } else { None }
+                if let Action::Send { text, .. } = action {
+                    Some(serde_json::from_str(&text).unwrap())
+                } else {
+                    None
+                }
             })
             .collect()
     }
@@ -97,9 +138,13 @@ impl Rig {
     /// Token and receipts of the last settle action.
     fn last_settle(&self) -> (u64, SettleKind, Vec<String>) {
         let found = self.actions.iter().rev().find_map(|action| match action {
-            Action::Settle { token, kind, items, .. } => {
-                Some((*token, *kind, items.iter().map(|item| item.receipt.to_string()).collect()))
-            }
+            Action::Settle {
+                token, kind, items, ..
+            } => Some((
+                *token,
+                *kind,
+                items.iter().map(|item| item.receipt.to_string()).collect(),
+            )),
             _ => None,
         });
         found.unwrap()
@@ -117,8 +162,16 @@ fn outcome(effect: Effect) -> Outcome {
         Effect::Unchanged => Some("broker_unavailable"),
         Effect::Over | Effect::Released | Effect::Extended { .. } => None,
     };
-    let refusal = code.map(|code| Refusal { code, detail: String::new(), retryable: false });
-    Outcome { effect, json: RawValue::from_string("{\"status\":\"x\"}".into()).unwrap(), refusal }
+    let refusal = code.map(|code| Refusal {
+        code,
+        detail: String::new(),
+        retryable: false,
+    });
+    Outcome {
+        effect,
+        json: RawValue::from_string("{\"status\":\"x\"}".into()).unwrap(),
+        refusal,
+    }
 }
 
 fn brief(action: &Action) -> String {
@@ -127,15 +180,33 @@ fn brief(action: &Action) -> String {
             let frame: Value = serde_json::from_str(text).unwrap();
             let receipts: Vec<&str> = frame["items"]
                 .as_array()
-                .map(|items| items.iter().filter_map(|item| item["receipt"].as_str()).collect())
+                .map(|items| {
+                    items
+                        .iter()
+                        .filter_map(|item| item["receipt"].as_str())
+                        .collect()
+                })
                 .unwrap_or_default();
             match frame["op"].as_str().unwrap() {
                 "messages" => {
-                    format!("messages {} seq {} credit {}", receipts.join("+"), frame["seq"], frame["credit"])
+                    format!(
+                        "messages {} seq {} credit {}",
+                        receipts.join("+"),
+                        frame["seq"],
+                        frame["credit"]
+                    )
                 }
-                "error" => format!("error {} fatal {}", frame["code"].as_str().unwrap(), frame["fatal"]),
+                "error" => format!(
+                    "error {} fatal {}",
+                    frame["code"].as_str().unwrap(),
+                    frame["fatal"]
+                ),
                 "status" => format!("status {}", frame["state"].as_str().unwrap()),
-                "lease" => format!("lease {} {}", frame["receipts"], frame["state"].as_str().unwrap()),
+                "lease" => format!(
+                    "lease {} {}",
+                    frame["receipts"],
+                    frame["state"].as_str().unwrap()
+                ),
                 op => op.to_owned(),
             }
         }
@@ -146,8 +217,11 @@ fn brief(action: &Action) -> String {
         Action::Forget { sub } => format!("forget {sub}"),
         Action::Settle { kind, items, .. } => {
             let receipts: Vec<&str> = items.iter().map(|item| item.receipt.as_ref()).collect();
-            let after =
-                items.first().and_then(|item| item.invisible_ms).map(|ms| format!(" {ms}ms")).unwrap_or_default();
+            let after = items
+                .first()
+                .and_then(|item| item.invisible_ms)
+                .map(|ms| format!(" {ms}ms"))
+                .unwrap_or_default();
             format!("{kind:?} {}{after}", receipts.join("+"))
         }
         Action::Publish { publish, .. } => format!("publish {}", publish.topic),
@@ -164,7 +238,11 @@ fn never_more_messages_than_credit() {
     rig.say(r#"{"op":"credit","sub":"s","messages":1}"#);
     assert_eq!(rig.take(), ["pop 1 max 1"]);
     rig.popped(&["c", "d"], true);
-    assert_eq!(rig.take(), ["Suspend d", "messages c seq 2 credit 0"], "a message too many goes back uncounted");
+    assert_eq!(
+        rig.take(),
+        ["Suspend d", "messages c seq 2 credit 0"],
+        "a message too many goes back uncounted"
+    );
     rig.say(r#"{"op":"credit","sub":"s","messages":0}"#);
     assert_eq!(rig.take(), Vec::<String>::new());
 }
@@ -194,7 +272,10 @@ fn too_much_credit_is_refused_and_changes_nothing() {
 fn in_flight_is_bounded_and_an_ack_makes_room() {
     let mut rig = Rig::subscribed(10, r#","maxInFlight":2"#);
     rig.popped(&["a", "b"], true);
-    assert_eq!(rig.take(), ["open 1", "ok", "pop 1 max 2", "messages a+b seq 1 credit 8"]);
+    assert_eq!(
+        rig.take(),
+        ["open 1", "ok", "pop 1 max 2", "messages a+b seq 1 credit 8"]
+    );
     rig.say(r#"{"op":"ack","id":9,"sub":"s","receipts":["a"]}"#);
     let (token, ..) = rig.last_settle();
     assert_eq!(rig.take(), ["Ack a"]);
@@ -207,14 +288,27 @@ fn a_byte_budget_is_kept_but_one_large_message_goes_alone() {
     let mut rig = Rig::subscribed(0, "");
     rig.say(r#"{"op":"credit","sub":"s","messages":5,"bytes":15}"#);
     rig.popped(&["a", "b"], true);
-    assert_eq!(rig.take(), ["open 1", "ok", "pop 1 max 5", "messages a seq 1 credit 4"], "10 of 15 bytes; b waits");
+    assert_eq!(
+        rig.take(),
+        ["open 1", "ok", "pop 1 max 5", "messages a seq 1 credit 4"],
+        "10 of 15 bytes; b waits"
+    );
     rig.say(r#"{"op":"credit","sub":"s","messages":0,"bytes":5}"#);
     assert_eq!(rig.take(), ["messages b seq 2 credit 3"]);
 
     let mut rig = Rig::subscribed(0, "");
     rig.say(r#"{"op":"credit","sub":"s","messages":5,"bytes":3}"#);
     rig.popped(&["a"], false);
-    assert_eq!(rig.take(), ["open 1", "ok", "pop 1 max 5", "wait 1", "messages a seq 1 credit 4"]);
+    assert_eq!(
+        rig.take(),
+        [
+            "open 1",
+            "ok",
+            "pop 1 max 5",
+            "wait 1",
+            "messages a seq 1 credit 4"
+        ]
+    );
 }
 
 #[test]
@@ -243,8 +337,15 @@ fn leases_are_extended_at_two_thirds_until_processing_took_too_long() {
     assert_eq!(rig.take(), Vec::<String>::new());
     rig.wait(1);
     let (token, ..) = rig.last_settle();
-    assert_eq!(rig.take(), ["Extend a 20000ms"], "never beyond the end of processing");
-    rig.settled(token, vec![outcome(Effect::Extended { visible_ms: 20_000 })]);
+    assert_eq!(
+        rig.take(),
+        ["Extend a 20000ms"],
+        "never beyond the end of processing"
+    );
+    rig.settled(
+        token,
+        vec![outcome(Effect::Extended { visible_ms: 20_000 })],
+    );
     rig.wait(20_000);
     assert_eq!(rig.take(), [r#"lease ["a"] limit"#]);
 }
@@ -266,8 +367,16 @@ fn an_extension_that_finds_the_lease_gone_says_lost_and_a_failed_one_is_repeated
     rig.wait(20_000);
     let (token, _, receipts) = rig.last_settle();
     rig.take();
-    let outcomes =
-        receipts.iter().map(|name| outcome(if name == "a" { Effect::Gone } else { Effect::Unchanged })).collect();
+    let outcomes = receipts
+        .iter()
+        .map(|name| {
+            outcome(if name == "a" {
+                Effect::Gone
+            } else {
+                Effect::Unchanged
+            })
+        })
+        .collect();
     rig.settled(token, outcomes);
     assert_eq!(rig.take(), [r#"lease ["a"] lost"#]);
     rig.wait(1_000);
@@ -300,7 +409,10 @@ fn requests_about_one_receipt_keep_their_order() {
     rig.say(r#"{"op":"ack","id":4,"sub":"s","receipts":["b"]}"#);
     let (extend, ..) = rig.last_settle();
     assert_eq!(rig.take(), ["Extend a"]);
-    rig.settled(extend, vec![outcome(Effect::Extended { visible_ms: 30_000 })]);
+    rig.settled(
+        extend,
+        vec![outcome(Effect::Extended { visible_ms: 30_000 })],
+    );
     assert_eq!(rig.take(), ["ok", "Ack a", "Ack b"]);
 }
 
@@ -319,7 +431,10 @@ fn one_reply_an_id_and_a_failure_is_told_without_one() {
     rig.take();
     rig.settled(token, vec![outcome(Effect::Over), outcome(Effect::Gone)]);
     let frames = rig.frames();
-    assert_eq!((frames.len(), &frames[0]["code"], &frames[0]["sub"]), (1, &json!("receipt_gone"), &json!("s")));
+    assert_eq!(
+        (frames.len(), &frames[0]["code"], &frames[0]["sub"]),
+        (1, &json!("receipt_gone"), &json!("s"))
+    );
     assert_eq!(frames[0]["results"].as_array().unwrap().len(), 2);
 }
 
@@ -346,8 +461,15 @@ fn a_clean_end_releases_at_once_and_another_after_the_resume_window() {
         rig.say(r#"{"op":"ack","sub":"s","receipts":["c"]}"#);
         let (token, ..) = rig.last_settle();
         rig.take();
-        rig.event(Event::Ended { clean, unwritten: HashSet::from([Arc::from("b")]) });
-        assert_eq!(rig.take(), ["Suspend b", "forget 1", release], "c is being acked and left alone");
+        rig.event(Event::Ended {
+            clean,
+            unwritten: HashSet::from([Arc::from("b")]),
+        });
+        assert_eq!(
+            rig.take(),
+            ["Suspend b", "forget 1", release],
+            "c is being acked and left alone"
+        );
         assert!(!rig.session.is_done());
         for token in [token, token + 1, token + 2] {
             rig.settled(token, vec![outcome(Effect::Over)]);
@@ -361,10 +483,21 @@ fn a_clean_end_releases_at_once_and_another_after_the_resume_window() {
 fn adopted_receipts_count_as_in_flight_and_are_extended() {
     let mut rig = Rig::new();
     rig.say(r#"{"op":"subscribe","id":1,"sub":"s","mode":"group","group":"g","credit":5,"maxInFlight":2,"resume":{"receipts":["a","b"]}}"#);
-    let opened = Opened { adopted: vec!["a".into()], gone: vec!["b".into()], lag: 2, invisible_ms: 30_000 };
-    rig.event(Event::Opened { sub: 1, result: Ok(opened) });
+    let opened = Opened {
+        adopted: vec!["a".into()],
+        gone: vec!["b".into()],
+        lag: 2,
+        invisible_ms: 30_000,
+    };
+    rig.event(Event::Opened {
+        sub: 1,
+        result: Ok(opened),
+    });
     let frames: Vec<Value> = rig.frames();
-    assert_eq!(frames, [json!({"op":"ok","id":1,"sub":"s","adopted":["a"],"gone":["b"],"lag":2})]);
+    assert_eq!(
+        frames,
+        [json!({"op":"ok","id":1,"sub":"s","adopted":["a"],"gone":["b"],"lag":2})]
+    );
     rig.popped(&[], false);
     rig.wait(20_000);
     assert_eq!(rig.take(), ["wait 1", "Extend a 30000ms"]);
@@ -374,9 +507,19 @@ fn adopted_receipts_count_as_in_flight_and_are_extended() {
 fn a_refused_subscribe_leaves_the_name_free() {
     let mut rig = Rig::new();
     rig.say(r#"{"op":"subscribe","id":1,"sub":"s","mode":"group","group":"g"}"#);
-    let refusal = Refusal { code: "group_not_found", detail: String::new(), retryable: false };
-    rig.event(Event::Opened { sub: 1, result: Err(refusal) });
-    assert_eq!(rig.take(), ["open 1", "forget 1", "error group_not_found fatal true"]);
+    let refusal = Refusal {
+        code: "group_not_found",
+        detail: String::new(),
+        retryable: false,
+    };
+    rig.event(Event::Opened {
+        sub: 1,
+        result: Err(refusal),
+    });
+    assert_eq!(
+        rig.take(),
+        ["open 1", "forget 1", "error group_not_found fatal true"]
+    );
     for (name, expected) in [
         ("s", "open 2"),
         ("s", "error already_subscribed fatal false"),
@@ -384,7 +527,9 @@ fn a_refused_subscribe_leaves_the_name_free() {
         ("u", "open 4"),
         ("v", "error too_many_subscriptions fatal false"),
     ] {
-        rig.say(&format!(r#"{{"op":"subscribe","id":1,"sub":"{name}","mode":"group","group":"g"}}"#));
+        rig.say(&format!(
+            r#"{{"op":"subscribe","id":1,"sub":"{name}","mode":"group","group":"g"}}"#
+        ));
         assert_eq!(rig.take(), [expected], "{name}");
     }
 }
@@ -393,7 +538,13 @@ fn a_refused_subscribe_leaves_the_name_free() {
 fn pause_is_told_once_and_asked_about_again() {
     let mut rig = Rig::subscribed(1, "");
     rig.take();
-    let paused = || Event::Popped { sub: 1, result: Ok(Batch { paused: true, ..Batch::default() }) };
+    let paused = || Event::Popped {
+        sub: 1,
+        result: Ok(Batch {
+            paused: true,
+            ..Batch::default()
+        }),
+    };
     rig.event(paused());
     assert_eq!(rig.take(), ["status paused"]);
     rig.wait(1_000);
@@ -401,13 +552,22 @@ fn pause_is_told_once_and_asked_about_again() {
     rig.event(paused());
     rig.wait(1_000);
     rig.popped(&["a"], false);
-    assert_eq!(rig.take(), ["pop 1 max 1", "status active", "messages a seq 1 credit 0"]);
+    assert_eq!(
+        rig.take(),
+        ["pop 1 max 1", "status active", "messages a seq 1 credit 0"]
+    );
 }
 
 #[test]
 fn a_failed_pop_is_told_once_and_repeated_unless_it_is_final() {
-    let refusal =
-        |code, retryable| Event::Popped { sub: 1, result: Err(Refusal { code, detail: String::new(), retryable }) };
+    let refusal = |code, retryable| Event::Popped {
+        sub: 1,
+        result: Err(Refusal {
+            code,
+            detail: String::new(),
+            retryable,
+        }),
+    };
     let mut rig = Rig::subscribed(1, "");
     rig.take();
     rig.event(refusal("too_many_inflight", true));
@@ -425,7 +585,10 @@ fn a_failed_pop_is_told_once_and_repeated_unless_it_is_final() {
     let mut rig = Rig::subscribed(1, "");
     rig.take();
     rig.event(refusal("group_mode_conflict", false));
-    assert_eq!(rig.take(), ["forget 1", "error group_mode_conflict fatal true"]);
+    assert_eq!(
+        rig.take(),
+        ["forget 1", "error group_mode_conflict fatal true"]
+    );
 }
 
 #[test]
@@ -437,7 +600,11 @@ fn a_silent_peer_is_pinged_and_then_closed_with_4000() {
     assert_eq!(rig.take(), ["ping!", "ping"]);
     rig.event(Event::Traffic);
     rig.wait(25_000);
-    assert_eq!(rig.take(), ["ping!", "ping"], "a pong of the protocol is enough");
+    assert_eq!(
+        rig.take(),
+        ["ping!", "ping"],
+        "a pong of the protocol is enough"
+    );
     rig.wait(10_000);
     assert_eq!(rig.take(), ["close 4000 heartbeat"]);
 }
@@ -453,14 +620,34 @@ fn a_full_queue_stops_pops_and_reading_and_ends_slow_consumers() {
         size: 300_000,
         until: now + Duration::from_secs(30),
     };
-    let items = ["a", "b", "c", "d"].map(|name| item(name, rig.now)).to_vec();
-    rig.event(Event::Popped { sub: 1, result: Ok(Batch { items, more: true, ..Batch::default() }) });
-    let sent = rig.actions.iter().filter(|action| matches!(action, Action::Send { .. })).count();
-    assert_eq!((sent, rig.actions.len()), (3, 3), "the fourth would pass 1 MiB, and nothing is popped");
+    let items = ["a", "b", "c", "d"]
+        .map(|name| item(name, rig.now))
+        .to_vec();
+    rig.event(Event::Popped {
+        sub: 1,
+        result: Ok(Batch {
+            items,
+            more: true,
+            ..Batch::default()
+        }),
+    });
+    let sent = rig
+        .actions
+        .iter()
+        .filter(|action| matches!(action, Action::Send { .. }))
+        .count();
+    assert_eq!(
+        (sent, rig.actions.len()),
+        (3, 3),
+        "the fourth would pass 1 MiB, and nothing is popped"
+    );
     rig.actions.clear();
     rig.wait(9_999);
     assert_eq!(rig.take(), Vec::<String>::new());
-    rig.event(Event::Written { bytes: 300_100, frames: 1 });
+    rig.event(Event::Written {
+        bytes: 300_100,
+        frames: 1,
+    });
     assert_eq!(rig.take().len(), 1);
     rig.wait(10_000);
     assert_eq!(rig.take(), ["close 4001 slow_consumer"]);
@@ -469,15 +656,34 @@ fn a_full_queue_stops_pops_and_reading_and_ends_slow_consumers() {
 #[test]
 fn a_message_larger_than_the_queue_goes_alone() {
     let mut rig = Rig::subscribed(100, "");
-    rig.event(Event::Written { bytes: 10_000, frames: 1 });
+    rig.event(Event::Written {
+        bytes: 10_000,
+        frames: 1,
+    });
     rig.take();
     let big = RawValue::from_string(format!("\"{}\"", "x".repeat(3_000_000))).unwrap();
     let until = rig.now + Duration::from_secs(30);
-    let items =
-        ["a", "b"].map(|name| Item { receipt: name.into(), json: big.clone(), size: 3_000_000, until }).to_vec();
-    rig.event(Event::Popped { sub: 1, result: Ok(Batch { items, more: false, ..Batch::default() }) });
+    let items = ["a", "b"]
+        .map(|name| Item {
+            receipt: name.into(),
+            json: big.clone(),
+            size: 3_000_000,
+            until,
+        })
+        .to_vec();
+    rig.event(Event::Popped {
+        sub: 1,
+        result: Ok(Batch {
+            items,
+            more: false,
+            ..Batch::default()
+        }),
+    });
     assert_eq!(rig.frames().len(), 1);
-    rig.event(Event::Written { bytes: 3_000_200, frames: 1 });
+    rig.event(Event::Written {
+        bytes: 3_000_200,
+        frames: 1,
+    });
     assert_eq!(rig.frames().len(), 1);
 }
 
@@ -488,13 +694,29 @@ fn subscriptions_take_turns() {
         rig.say(&format!(
             r#"{{"op":"subscribe","sub":"{name}","mode":"group","group":"g","credit":200,"maxInFlight":200}}"#
         ));
-        rig.event(Event::Opened { sub: number, result: Ok(Opened { invisible_ms: 30_000, ..Opened::default() }) });
+        rig.event(Event::Opened {
+            sub: number,
+            result: Ok(Opened {
+                invisible_ms: 30_000,
+                ..Opened::default()
+            }),
+        });
     }
-    assert_eq!(rig.take(), ["open 1", "pop 1 max 64", "open 2", "pop 2 max 64"]);
+    assert_eq!(
+        rig.take(),
+        ["open 1", "pop 1 max 64", "open 2", "pop 2 max 64"]
+    );
     rig.popped(&["a"], true);
     assert_eq!(rig.take(), ["messages a seq 1 credit 199", "pop 1 max 64"]);
     let items = rig.items(&["b"]);
-    rig.event(Event::Popped { sub: 2, result: Ok(Batch { items, more: true, ..Batch::default() }) });
+    rig.event(Event::Popped {
+        sub: 2,
+        result: Ok(Batch {
+            items,
+            more: true,
+            ..Batch::default()
+        }),
+    });
     assert_eq!(rig.take(), ["messages b seq 1 credit 199", "pop 2 max 64"]);
 }
 
@@ -502,16 +724,36 @@ fn subscriptions_take_turns() {
 fn sends_with_one_ordering_key_go_one_after_the_other() {
     let mut rig = Rig::new();
     let publish = |topic: &str, key: &str| {
-        format!(r#"{{"op":"publish","id":"{topic}","topic":"{topic}","message":{{"text":"x"{key}}}}}"#)
+        format!(
+            r#"{{"op":"publish","id":"{topic}","topic":"{topic}","message":{{"text":"x"{key}}}}}"#
+        )
     };
     let key = r#","orderingKey":"k""#;
-    rig.say(&[publish("t", key), publish("t", key), publish("u", key), publish("t", "")].join("\n"));
+    rig.say(
+        &[
+            publish("t", key),
+            publish("t", key),
+            publish("u", key),
+            publish("t", ""),
+        ]
+        .join("\n"),
+    );
     assert_eq!(rig.take(), ["publish t", "publish u", "publish t"]);
     let members = std::collections::BTreeMap::from([("offset".to_owned(), json!(7))]);
-    rig.event(Event::Published { token: 1, result: Ok(members) });
+    rig.event(Event::Published {
+        token: 1,
+        result: Ok(members),
+    });
     assert_eq!(rig.take(), ["ok", "publish t"]);
-    let refusal = Refusal { code: "topic_not_found", detail: "d".into(), retryable: false };
-    rig.event(Event::Published { token: 4, result: Err(refusal) });
+    let refusal = Refusal {
+        code: "topic_not_found",
+        detail: "d".into(),
+        retryable: false,
+    };
+    rig.event(Event::Published {
+        token: 4,
+        result: Err(refusal),
+    });
     assert_eq!(rig.take(), ["error topic_not_found fatal false"]);
 }
 
@@ -519,11 +761,21 @@ fn sends_with_one_ordering_key_go_one_after_the_other() {
 fn drain_stops_pops_suspends_what_is_unsent_and_closes_when_all_is_settled() {
     let mut rig = Rig::subscribed(5, "");
     rig.popped(&["a"], true);
-    rig.event(Event::Written { bytes: 10_000, frames: 9 });
+    rig.event(Event::Written {
+        bytes: 10_000,
+        frames: 9,
+    });
     rig.take();
     let deadline = rig.now + Duration::from_secs(20);
-    rig.event(Event::Drain { deadline, deadline_text: "T".into(), reconnect_within: "5s".into() });
-    rig.event(Event::Written { bytes: 10_000, frames: 1 });
+    rig.event(Event::Drain {
+        deadline,
+        deadline_text: "T".into(),
+        reconnect_within: "5s".into(),
+    });
+    rig.event(Event::Written {
+        bytes: 10_000,
+        frames: 1,
+    });
     assert_eq!(rig.take(), ["drain"]);
     rig.popped(&["b"], true);
     assert_eq!(rig.take(), ["Suspend b"], "a pop that was under way");
@@ -533,7 +785,10 @@ fn drain_stops_pops_suspends_what_is_unsent_and_closes_when_all_is_settled() {
     let (ack, ..) = rig.last_settle();
     rig.settled(ack - 1, vec![outcome(Effect::Released)]);
     rig.settled(ack, vec![outcome(Effect::Over)]);
-    rig.event(Event::Written { bytes: 10_000, frames: 9 });
+    rig.event(Event::Written {
+        bytes: 10_000,
+        frames: 9,
+    });
     assert_eq!(rig.take(), ["Ack a", "ok", "close 1012 restart"]);
 }
 
@@ -542,7 +797,11 @@ fn drain_ends_at_its_deadline() {
     let mut rig = Rig::subscribed(5, "");
     rig.popped(&["a"], true);
     let deadline = rig.now + Duration::from_secs(20);
-    rig.event(Event::Drain { deadline, deadline_text: "T".into(), reconnect_within: "5s".into() });
+    rig.event(Event::Drain {
+        deadline,
+        deadline_text: "T".into(),
+        reconnect_within: "5s".into(),
+    });
     rig.take();
     rig.wait(20_000);
     assert!(rig.take().contains(&"close 1012 restart".to_owned()));
@@ -569,7 +828,9 @@ fn too_many_open_requests_hold_the_peer_back() {
     let mut rig = Rig::subscribed(0, "");
     for n in 0..256 {
         assert!(rig.session.can_read(), "{n}");
-        rig.say(&format!(r#"{{"op":"ack","id":{n},"sub":"s","receipts":["r"]}}"#));
+        rig.say(&format!(
+            r#"{{"op":"ack","id":{n},"sub":"s","receipts":["r"]}}"#
+        ));
     }
     assert!(!rig.session.can_read());
 }

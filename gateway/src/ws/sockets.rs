@@ -16,7 +16,10 @@ impl Sockets {
     #[must_use]
     pub fn new(max: usize) -> Self {
         let max = max.min(Semaphore::MAX_PERMITS);
-        Self { permits: Arc::new(Semaphore::new(max)), max }
+        Self {
+            permits: Arc::new(Semaphore::new(max)),
+            max,
+        }
     }
 
     /// A place for one more, given back when dropped; none where the gateway is full.

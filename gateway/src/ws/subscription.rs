@@ -122,7 +122,10 @@ pub(super) struct Subscription {
 impl Subscription {
     pub(super) fn new(spec: Subscribe, open_id: Option<RequestId>, now: Monotonic) -> Self {
         Self {
-            target: Arc::new(Target { ns: spec.ns.clone(), group: spec.group.clone() }),
+            target: Arc::new(Target {
+                ns: spec.ns.clone(),
+                group: spec.group.clone(),
+            }),
             open_id,
             phase: Phase::Opening,
             state: SubscriptionState::Active,
@@ -182,16 +185,22 @@ impl Subscription {
         }
         let unsent = self.ready.len() as u64;
         let room = u64::from(self.spec.max_in_flight).saturating_sub(self.leases.len() as u64);
-        let max = self.credit.saturating_sub(unsent).min(room).min(u64::from(TURN_MESSAGES));
-        let bytes =
-            self.bytes_left().map_or(TURN_BYTES, |left| usize::try_from(left).unwrap_or(TURN_BYTES).min(TURN_BYTES));
+        let max = self
+            .credit
+            .saturating_sub(unsent)
+            .min(room)
+            .min(u64::from(TURN_MESSAGES));
+        let bytes = self.bytes_left().map_or(TURN_BYTES, |left| {
+            usize::try_from(left).unwrap_or(TURN_BYTES).min(TURN_BYTES)
+        });
         let max = u32::try_from(max).unwrap_or(0);
         (max > 0 && bytes > 0).then_some(Wish { max, bytes })
     }
 
     /// Byte budget less what is popped and unsent.
     fn bytes_left(&self) -> Option<u64> {
-        self.bytes.map(|bytes| bytes.saturating_sub(self.ready.iter().map(|item| item.size).sum()))
+        self.bytes
+            .map(|bytes| bytes.saturating_sub(self.ready.iter().map(|item| item.size).sum()))
     }
 
     /// Whether a pop would be asked for if its time had come.
@@ -210,7 +219,11 @@ impl Subscription {
             return items.into_iter().map(|item| item.receipt).collect();
         };
         let (max, mut surplus) = (max as usize, Vec::new());
-        self.phase = if more || items.len() >= max { Phase::Idle } else { Phase::Waiting };
+        self.phase = if more || items.len() >= max {
+            Phase::Idle
+        } else {
+            Phase::Waiting
+        };
         self.not_before = now;
         self.retry = RETRY_MIN;
         for (index, item) in items.into_iter().enumerate() {
@@ -248,7 +261,12 @@ impl Subscription {
 
     /// The next frame of messages, where there are any the credit covers.
     pub(super) fn turn(&mut self, now: Monotonic) -> Option<Turn> {
-        let mut turn = Turn { seq: self.seq + 1, credit: 0, receipts: Vec::new(), items: Vec::new() };
+        let mut turn = Turn {
+            seq: self.seq + 1,
+            credit: 0,
+            receipts: Vec::new(),
+            items: Vec::new(),
+        };
         let mut size = 0;
         while let Some(item) = self.ready.front() {
             if !self.leases.contains_key(&item.receipt) {
@@ -259,8 +277,8 @@ impl Subscription {
                 let alone = || self.leases.values().all(|lease| !lease.sent);
                 item.size <= left || (left > 0 && alone())
             });
-            let full =
-                turn.items.len() >= TURN_MESSAGES as usize || (size > 0 && size + item.json.get().len() > TURN_BYTES);
+            let full = turn.items.len() >= TURN_MESSAGES as usize
+                || (size > 0 && size + item.json.get().len() > TURN_BYTES);
             if self.credit == 0 || full || !fits {
                 break;
             }
@@ -294,8 +312,18 @@ impl Subscription {
     fn hold(&mut self, receipt: Arc<str>, until: Monotonic, sent: bool, now: Monotonic) {
         let ends = now + Duration::from_millis(self.spec.max_processing_ms);
         let renew_at = self.renewal(now, until);
-        let lease = Lease { until, renew_at, ends, sent, extending: false };
-        self.look(if self.spec.auto_extend { renew_at } else { until });
+        let lease = Lease {
+            until,
+            renew_at,
+            ends,
+            sent,
+            extending: false,
+        };
+        self.look(if self.spec.auto_extend {
+            renew_at
+        } else {
+            until
+        });
         self.leases.insert(receipt, lease);
     }
 
@@ -322,19 +350,38 @@ impl Subscription {
         for (receipt, lease) in &mut self.leases {
             let processing_over = self.spec.auto_extend && lease.until >= lease.ends;
             if now >= lease.until && !self.busy.contains(receipt) && !lease.extending {
-                ended
-                    .push((Arc::clone(receipt), if processing_over { LeaseState::Limit } else { LeaseState::Expired }));
+                ended.push((
+                    Arc::clone(receipt),
+                    if processing_over {
+                        LeaseState::Limit
+                    } else {
+                        LeaseState::Expired
+                    },
+                ));
                 continue;
             }
-            let renews = self.spec.auto_extend && !processing_over && !lease.extending && !self.busy.contains(receipt);
+            let renews = self.spec.auto_extend
+                && !processing_over
+                && !lease.extending
+                && !self.busy.contains(receipt);
             if renews && now >= lease.renew_at {
-                let span = self.invisible.min(lease.ends - now).max(Duration::from_secs(1));
+                let span = self
+                    .invisible
+                    .min(lease.ends - now)
+                    .max(Duration::from_secs(1));
                 lease.extending = true;
                 let invisible_ms = u64::try_from(span.as_millis()).ok();
-                extend.push(SettleItem { invisible_ms, ..SettleItem::bare(Arc::clone(receipt)) });
+                extend.push(SettleItem {
+                    invisible_ms,
+                    ..SettleItem::bare(Arc::clone(receipt))
+                });
                 continue;
             }
-            let at = if renews { lease.renew_at.min(lease.until) } else { lease.until };
+            let at = if renews {
+                lease.renew_at.min(lease.until)
+            } else {
+                lease.until
+            };
             // A receipt with an answer outstanding is looked at again with that answer.
             if at > now {
                 next = Some(next.map_or(at, |earlier| earlier.min(at)));
@@ -369,7 +416,11 @@ impl Subscription {
 
     /// The lease is looked at again now that no request about it is outstanding.
     pub(super) fn look_again(&mut self, receipt: &Arc<str>) {
-        if let Some(at) = self.leases.get(receipt).map(|lease| lease.renew_at.min(lease.until)) {
+        if let Some(at) = self
+            .leases
+            .get(receipt)
+            .map(|lease| lease.renew_at.min(lease.until))
+        {
             self.look(at);
         }
     }
@@ -382,8 +433,11 @@ impl Subscription {
     /// Gives up every lease. `unwritten` are receipts in frames that never reached the socket.
     pub(super) fn give_up(&mut self, unwritten: &HashSet<Arc<str>>) -> GivenUp {
         self.ready.clear();
-        let deferred: HashSet<&Arc<str>> =
-            self.deferred.iter().flat_map(|request| request.items.iter().map(|item| &item.receipt)).collect();
+        let deferred: HashSet<&Arc<str>> = self
+            .deferred
+            .iter()
+            .flat_map(|request| request.items.iter().map(|item| &item.receipt))
+            .collect();
         let mut given_up = GivenUp::default();
         for (receipt, lease) in self.leases.drain() {
             let list = if self.busy.contains(&receipt) || deferred.contains(&receipt) {
@@ -401,6 +455,9 @@ impl Subscription {
     /// Popped messages that were not put into a frame yet, taken back (drain).
     pub(super) fn take_unsent(&mut self) -> Vec<Arc<str>> {
         let unsent: Vec<Arc<str>> = self.ready.drain(..).map(|item| item.receipt).collect();
-        unsent.into_iter().filter(|receipt| self.leases.remove(receipt).is_some()).collect()
+        unsent
+            .into_iter()
+            .filter(|receipt| self.leases.remove(receipt).is_some())
+            .collect()
     }
 }

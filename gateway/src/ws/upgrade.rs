@@ -24,19 +24,36 @@ const LABEL_MAX: usize = 64;
 /// # Errors
 /// `upgrade_required` without an upgrade, `method_not_allowed`, `invalid_field` for a bad handshake or when no
 /// subprotocol known here is offered, `draining`, `overloaded` when all sockets are taken.
-pub async fn upgrade(State(state): State<AppState>, request: Request) -> Result<Response, ApiError> {
+pub async fn upgrade(
+    State(state): State<AppState>,
+    request: Request,
+) -> Result<Response, ApiError> {
     let (mut parts, _) = request.into_parts();
-    if parts.method != Method::GET && !(parts.version == Version::HTTP_2 && parts.method == Method::CONNECT) {
-        return Err(ApiError::new(Code::MethodNotAllowed, "a socket is opened with GET").with_allow("GET"));
+    if parts.method != Method::GET
+        && !(parts.version == Version::HTTP_2 && parts.method == Method::CONNECT)
+    {
+        return Err(
+            ApiError::new(Code::MethodNotAllowed, "a socket is opened with GET").with_allow("GET"),
+        );
     }
-    let upgrade =
-        WebSocketUpgrade::from_request_parts(&mut parts, &state).await.map_err(|rejection| refused(&rejection))?;
+    let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &state)
+        .await
+        .map_err(|rejection| refused(&rejection))?;
     if !offers(&parts.headers, SUBPROTOCOL_JSON) {
-        let detail = format!("offer the subprotocol {SUBPROTOCOL_JSON}: new WebSocket(url, [\"{SUBPROTOCOL_JSON}\"])");
-        return Err(ApiError::field(Code::InvalidField, "header:Sec-WebSocket-Protocol", detail));
+        let detail = format!(
+            "offer the subprotocol {SUBPROTOCOL_JSON}: new WebSocket(url, [\"{SUBPROTOCOL_JSON}\"])"
+        );
+        return Err(ApiError::field(
+            Code::InvalidField,
+            "header:Sec-WebSocket-Protocol",
+            detail,
+        ));
     }
     if state.draining.is_cancelled() {
-        return Err(ApiError::new(Code::Draining, "this gateway is going away; connect again"));
+        return Err(ApiError::new(
+            Code::Draining,
+            "this gateway is going away; connect again",
+        ));
     }
     let Some(place) = state.sockets.open() else {
         let detail = format!("this gateway holds its {} sockets", state.config.ws.sockets);
@@ -62,15 +79,20 @@ pub async fn upgrade(State(state): State<AppState>, request: Request) -> Result<
 
 fn refused(rejection: &WebSocketUpgradeRejection) -> ApiError {
     match rejection {
-        WebSocketUpgradeRejection::MethodNotGet(_) | WebSocketUpgradeRejection::MethodNotConnect(_) => {
+        WebSocketUpgradeRejection::MethodNotGet(_)
+        | WebSocketUpgradeRejection::MethodNotConnect(_) => {
             ApiError::new(Code::MethodNotAllowed, "a socket is opened with GET").with_allow("GET")
         }
-        WebSocketUpgradeRejection::InvalidWebSocketVersionHeader(_) => {
-            ApiError::field(Code::InvalidField, "header:Sec-WebSocket-Version", "expected 13")
-        }
-        WebSocketUpgradeRejection::WebSocketKeyHeaderMissing(_) => {
-            ApiError::field(Code::InvalidField, "header:Sec-WebSocket-Key", "expected a key")
-        }
+        WebSocketUpgradeRejection::InvalidWebSocketVersionHeader(_) => ApiError::field(
+            Code::InvalidField,
+            "header:Sec-WebSocket-Version",
+            "expected 13",
+        ),
+        WebSocketUpgradeRejection::WebSocketKeyHeaderMissing(_) => ApiError::field(
+            Code::InvalidField,
+            "header:Sec-WebSocket-Key",
+            "expected a key",
+        ),
         _ => ApiError::new(
             Code::UpgradeRequired,
             "this address speaks WebSocket: send Connection: Upgrade and Upgrade: websocket",

@@ -7,6 +7,7 @@ use std::time::Duration;
 use remoting::Client;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
+use wire::headers::register_broker::COMPLETE;
 use wire::{Command, RequestCode, ResponseCode};
 
 use crate::broker::Broker;
@@ -213,6 +214,9 @@ async fn register(broker: &Broker, addr: &str, view: &RegistrationView) -> Resul
     cmd.ext.put("enableActingMaster", false);
     cmd.ext.put("compressed", false);
     cmd.ext.put("bodyCrc32", 0i32);
+    if view.full {
+        cmd.ext.put(COMPLETE, true);
+    }
     let cmd = cmd.with_body(body);
     match broker
         .registration

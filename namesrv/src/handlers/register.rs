@@ -5,8 +5,8 @@ use std::time::Duration;
 use wire::body::register::check_crc32;
 use wire::body::{DataVersion, KvTable, RegisterBody};
 use wire::headers::register_broker::{
-    BrokerHeartbeatRequest, BrokerRequest, QueryDataVersionResponse, RegisterBrokerRequest,
-    RegisterBrokerResponse,
+    BrokerHeartbeatRequest, BrokerRequest, COMPLETE, QueryDataVersionResponse,
+    RegisterBrokerRequest, RegisterBrokerResponse,
 };
 use wire::{Command, WireError};
 
@@ -17,8 +17,6 @@ use crate::kv_config::ORDER_TOPICS;
 use crate::namesrv::NameServer;
 use crate::route_table::{BrokerAddr, Queues, Registration, Version};
 
-/// Ext field by which a Gantry broker says that its topic table is whole.
-const COMPLETE: &str = "gantryComplete";
 /// Ext field of a broker in a zone.
 const ZONE: &str = "__ZONE_NAME";
 /// Longest silence a broker may ask for.

@@ -1,6 +1,10 @@
 //! Brokers at the name server: 103 register, 104 unregister, 322 query version, 904 heartbeat, 205 and
 //! 327 write permission, 901 members.
 
+/// Field of 103 that only Gantry's brokers send: the body holds all topics of the broker, so others of it
+/// are gone.
+pub const COMPLETE: &str = "gantryComplete";
+
 super::header! {
     /// REGISTER_BROKER 103; the body is a [`crate::body::register::RegisterBody`].
     RegisterBrokerRequest {

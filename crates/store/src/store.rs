@@ -26,7 +26,7 @@ use wire::message::record::encode_record;
 /// A put lock held longer than this means that the page cache cannot keep up
 /// (RocketMQ 5.4.0 `osPageCacheBusyTimeOutMills`).
 const BUSY: Duration = Duration::from_secs(1);
-/// Log bytes after which flusher and preparer are woken when appends write the map themselves.
+/// Log bytes after which the preparer, and the flusher of map writes, are woken.
 const STRIDE_BYTES: u64 = 4 << 20;
 /// Encoding buffers larger than this are not kept.
 const KEEP_BUFFER_BYTES: usize = 1 << 20;
@@ -218,16 +218,17 @@ impl Store {
     /// Wakes those who have to do with the bytes from `from` to `end`.
     fn wake_workers(&self, from: u64, end: u64) {
         let shared = &*self.shared;
-        match shared.log.way() {
-            WriteWay::File => shared.waiters.gate().wake(),
-            WriteWay::Map => {
-                shared.dispatch_gate.wake();
-                if from / STRIDE_BYTES != end / STRIDE_BYTES {
-                    // Enough may be dirty for a sync, and pages ahead are to be touched.
-                    shared.waiters.gate().wake();
-                    shared.log.next_file().gate().wake();
-                }
-            }
+        let stride = from / STRIDE_BYTES != end / STRIDE_BYTES;
+        if shared.log.way() == WriteWay::Map {
+            shared.dispatch_gate.wake();
+        }
+        // With map writes the flusher is needed only once enough may be dirty.
+        if shared.log.way() == WriteWay::File || stride {
+            shared.waiters.gate().wake();
+        }
+        if stride {
+            // The next file may be due, or pages ahead may have to be touched.
+            shared.log.next_file().gate().wake();
         }
     }
 

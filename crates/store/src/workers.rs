@@ -129,15 +129,26 @@ fn prepare(shared: &Shared) {
     let mut touched = shared.log.marks().written();
     while !shared.is_stopping() {
         let log = &shared.log;
-        let made = next.prepare(|| log.files().end().max(log.marks().appended()));
+        let made = if next_is_due(shared) {
+            next.prepare(|| log.files().end().max(log.marks().appended()))
+        } else {
+            Ok(())
+        };
         if log.way() == crate::disk::WriteWay::Map {
             touched = touch_ahead(shared, touched);
         }
         let wait = if made.is_ok() { LONG } else { RETRY };
         next.gate().sleep(wait, || {
-            shared.is_stopping() || (made.is_ok() && !next.is_ready())
+            shared.is_stopping() || (made.is_ok() && next_is_due(shared) && !next.is_ready())
         });
     }
+}
+
+/// True when half of the last file is used: an idle store keeps no second file.
+fn next_is_due(shared: &Shared) -> bool {
+    let log = &shared.log;
+    let left = log.files().end().saturating_sub(log.marks().appended());
+    left <= log.files().file_size() / 2
 }
 
 /// Faults in the pages the writer comes to next; returns how far that has been done.

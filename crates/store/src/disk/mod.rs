@@ -1,7 +1,7 @@
 //! The only seam between the store and the machine: directories, files and mapped log regions.
 //!
 //! Two implementations: [`RealDisk`] (files, memory maps, fdatasync) and, with the feature `sim`,
-//! [`SimDisk`](sim::SimDisk), which forgets what was not synced when it is crashed. Paths are
+//! `SimDisk`, which forgets what was not synced when it is crashed. Paths are
 //! absolute or relative as given; nothing here knows the layout of a store.
 
 #[allow(

@@ -128,7 +128,7 @@ mod tests {
             code("/topics?prefix=a", &token, 1_001 + HOUR_MS),
             Err(Code::PageTokenExpired)
         );
-        for bad in ["", "x", "AAAA", &token[1..]] {
+        for bad in ["", "x", "AAAA", &format!("A{token}")] {
             assert_eq!(
                 code("/topics?prefix=a", bad, 1_000),
                 Err(Code::PageTokenInvalid),

@@ -12,7 +12,15 @@ async fn every_refusal_is_a_problem_document() {
     let cluster = Cluster::alone().await;
     let addr = cluster.addr();
     let big = "x".repeat(33 * 1024);
-    let cases: &[(&str, &str, &[(&str, &str)], &str, u16, &str)] = &[
+    type Case<'a> = (
+        &'a str,
+        &'a str,
+        &'a [(&'a str, &'a str)],
+        &'a str,
+        u16,
+        &'a str,
+    );
+    let cases: &[Case<'_>] = &[
         ("GET", "/nowhere", &[], "", 404, "route_not_found"),
         (
             "GET",
@@ -423,7 +431,7 @@ async fn json_is_read_strictly() {
 #[tokio::test]
 async fn no_broker_is_503_within_the_time_asked_for() {
     let cluster = Cluster::alone().await;
-    let begin = std::time::Instant::now();
+    let begin = tokio::time::Instant::now();
     let headers = &[("Content-Type", "application/json"), ("Mq-Timeout", "2s")];
     let answer = send(cluster.addr(), "POST", MESSAGES, headers, b"{\"json\":1}").await;
     let problem = answer.problem(503, "no_route");
@@ -622,7 +630,7 @@ async fn a_head_that_never_ends_is_answered_408() {
     connection
         .write(b"GET /healthz HTTP/1.1\r\nHost: local")
         .await;
-    let begin = std::time::Instant::now();
+    let begin = tokio::time::Instant::now();
     connection
         .answer(false)
         .await

@@ -2,8 +2,9 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use support::{Cluster, Connection, base64, send, text};
+use tokio::time::Instant;
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 

@@ -173,7 +173,6 @@ proptest! {
 
     #[test]
     fn any_bytes_are_an_answer(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = document(&bytes);
-        let _ = is_json(&bytes);
+        std::hint::black_box((document(&bytes).is_ok(), is_json(&bytes)));
     }
 }

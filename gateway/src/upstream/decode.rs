@@ -57,7 +57,7 @@ pub(super) fn deliveries(
             .next()
             .and_then(lease_entry)
             .ok_or_else(|| unreadable("fewer leases than messages"))?;
-        out.push(delivery(&record, &body, lease, popped_at, context));
+        out.push(delivery(&record, &body, &lease, popped_at, context));
     }
     Ok(out)
 }
@@ -87,7 +87,7 @@ fn lease_entry(text: &str) -> Option<LeaseEntry> {
 fn delivery(
     record: &RecordView<'_>,
     source: &Bytes,
-    entry: LeaseEntry,
+    entry: &LeaseEntry,
     popped_at: i64,
     context: &Context<'_>,
 ) -> Delivery {

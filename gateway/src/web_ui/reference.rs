@@ -47,7 +47,7 @@ fn body() -> String {
         "not built yet",
     ] {
         // Writing to a String cannot fail, here and below.
-        write!(out, "<h2>{tag}</h2>\n").ok();
+        writeln!(out, "<h2>{tag}</h2>").ok();
         for (path, item) in paths {
             for (method, operation) in item.as_object().into_iter().flatten() {
                 if operation["tags"][0] == tag {
@@ -76,17 +76,17 @@ fn show(
 ) {
     let (method, path) = (method.to_uppercase(), escape(path));
     if brief {
-        write!(
+        writeln!(
             out,
-            "<div><span class=\"m\">{method}</span> <code>{path}</code></div>\n"
+            "<div><span class=\"m\">{method}</span> <code>{path}</code></div>"
         )
         .ok();
         return;
     }
     let summary = escape(operation["summary"].as_str().unwrap_or_default());
-    write!(
+    writeln!(
         out,
-        "<h3><span class=\"m\">{method}</span> <code>{path}</code></h3>\n<p>{summary}</p>\n"
+        "<h3><span class=\"m\">{method}</span> <code>{path}</code></h3>\n<p>{summary}</p>"
     )
     .ok();
     let parameters = operation["parameters"]
@@ -96,9 +96,9 @@ fn show(
         out.push_str("<table><tr><th>parameter</th><th>in</th><th>meaning</th></tr>\n");
         for parameter in parameters {
             let text = |name: &str| escape(parameter[name].as_str().unwrap_or_default());
-            write!(
+            writeln!(
                 out,
-                "<tr><td><code>{}</code></td><td>{}</td><td>{}</td></tr>\n",
+                "<tr><td><code>{}</code></td><td>{}</td><td>{}</td></tr>",
                 text("name"),
                 text("in"),
                 text("description")
@@ -122,7 +122,7 @@ fn show(
         .filter(|(s, _)| s.starts_with('2') || s.starts_with('1'))
     {
         let description = escape(response["description"].as_str().unwrap_or_default());
-        write!(out, "<p class=\"dim\">{status}: {description}</p>\n").ok();
+        writeln!(out, "<p class=\"dim\">{status}: {description}</p>").ok();
         if let Some(content) = response["content"]
             .as_object()
             .and_then(|c| c.values().next())
@@ -147,7 +147,7 @@ fn schema(out: &mut String, document: &Value, schema: &Value) {
         return;
     };
     if let Some(example) = schema.get("example") {
-        write!(out, "<pre>{}</pre>\n", escape(&example.to_string())).ok();
+        writeln!(out, "<pre>{}</pre>", escape(&example.to_string())).ok();
     }
     let Some(fields) = schema["properties"].as_object() else {
         return;
@@ -155,9 +155,9 @@ fn schema(out: &mut String, document: &Value, schema: &Value) {
     out.push_str("<table><tr><th>field</th><th>meaning</th></tr>\n");
     for (name, field) in fields {
         let meaning = field["description"].as_str().unwrap_or_default();
-        write!(
+        writeln!(
             out,
-            "<tr><td><code>{}</code></td><td>{}</td></tr>\n",
+            "<tr><td><code>{}</code></td><td>{}</td></tr>",
             escape(name),
             escape(meaning)
         )

@@ -35,9 +35,9 @@ pub(super) async fn page(State(state): State<AppState>, call: Call) -> Response 
         }
         Ok(_) => body.push_str("<p>No broker is registered yet.</p>\n"),
         Err(error) => {
-            write!(
+            writeln!(
                 body,
-                "<p>The cluster cannot be seen: {}.</p>\n",
+                "<p>The cluster cannot be seen: {}.</p>",
                 escape(error.detail())
             )
             .ok();

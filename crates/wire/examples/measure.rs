@@ -12,7 +12,9 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use wire::headers::pull::{PullRequest, PullResponse};
 use wire::headers::send::{SendRequest, SendResponse};
-use wire::message::{Properties, PropertiesView, RecordFields, RecordView, encode_record, patch_record};
+use wire::message::{
+    Properties, PropertiesView, RecordFields, RecordView, encode_record, patch_record,
+};
 use wire::{Body, Command, Header, RequestCode, ResponseCode, frame};
 
 const ROUNDS: u32 = 1_000;
@@ -33,7 +35,10 @@ fn measure(name: &str, mut step: impl FnMut()) {
 
 fn main() {
     let properties: Properties = [
-        ("UNIQ_KEY", "FD0000000000000000000000000000022D4830946E09941CCFDD0000"),
+        (
+            "UNIQ_KEY",
+            "FD0000000000000000000000000000022D4830946E09941CCFDD0000",
+        ),
         ("KEYS", "order-0 customer-0"),
         ("TAGS", "new"),
         ("WAIT", "true"),
@@ -55,7 +60,9 @@ fn main() {
         broker_name: Some("broker-a".into()),
         ..SendRequest::default()
     };
-    let request = Command::request(RequestCode::SendMessageV2).with_header(&send).with_body(body.clone());
+    let request = Command::request(RequestCode::SendMessageV2)
+        .with_header(&send)
+        .with_body(body.clone());
     let mut bytes = BytesMut::new();
     frame::encode(&request, &mut bytes);
     println!("310 frame of {} bytes", bytes.len());
@@ -108,7 +115,10 @@ fn main() {
         expression_type: Some("TAG".into()),
         ..PullRequest::default()
     };
-    frame::encode(&Command::request(RequestCode::PullMessage).with_header(&pull), &mut pull_bytes);
+    frame::encode(
+        &Command::request(RequestCode::PullMessage).with_header(&pull),
+        &mut pull_bytes,
+    );
     measure("11: frame and typed header", || {
         let mut buf = BytesMut::from(pull_bytes.as_ref());
         let cmd = frame::decode(&mut buf).unwrap().unwrap();
@@ -118,7 +128,11 @@ fn main() {
     measure("11: answer with 32 records, head only", || {
         out.clear();
         let mut answer = Command::response(ResponseCode::Success).with_remark("FOUND");
-        let header = PullResponse { next_begin_offset: 32, max_offset: 99, ..PullResponse::default() };
+        let header = PullResponse {
+            next_begin_offset: 32,
+            max_offset: 99,
+            ..PullResponse::default()
+        };
         answer.ext.mark_present();
         header.encode(&mut answer.ext);
         answer.body = Body::Many(records.clone());

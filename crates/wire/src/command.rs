@@ -186,7 +186,11 @@ impl Eq for Body {}
 
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
-        if bytes.is_empty() { Self::Empty } else { Self::One(bytes) }
+        if bytes.is_empty() {
+            Self::Empty
+        } else {
+            Self::One(bytes)
+        }
     }
 }
 

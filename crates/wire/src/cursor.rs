@@ -47,7 +47,11 @@ impl<'a> Cursor<'a> {
     }
 
     pub(crate) fn expect(&mut self, byte: u8, what: &'static str) -> Result<(), WireError> {
-        if self.take(byte) { Ok(()) } else { Err(self.error(what)) }
+        if self.take(byte) {
+            Ok(())
+        } else {
+            Err(self.error(what))
+        }
     }
 
     /// Skips white space and comments.
@@ -89,7 +93,11 @@ impl<'a> Cursor<'a> {
         if self.take(b',') {
             return self.space();
         }
-        if self.peek() == Some(close) { Ok(()) } else { Err(self.error("expected a comma or the end")) }
+        if self.peek() == Some(close) {
+            Ok(())
+        } else {
+            Err(self.error("expected a comma or the end"))
+        }
     }
 
     /// True at `"` or `'`.
@@ -111,7 +119,10 @@ impl<'a> Cursor<'a> {
             at += hit;
             if rest.get(at) == Some(&quote) {
                 self.at = start + at + 1;
-                return Ok(Quoted { range: start..start + at, escaped });
+                return Ok(Quoted {
+                    range: start..start + at,
+                    escaped,
+                });
             }
             escaped = true;
             at += 2;
@@ -124,7 +135,10 @@ impl<'a> Cursor<'a> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let len = rest
             .bytes()
-            .position(|b| !(b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.' | b'_' | b'$' | b'%' | b'@')))
+            .position(|b| {
+                !(b.is_ascii_alphanumeric()
+                    || matches!(b, b'+' | b'-' | b'.' | b'_' | b'$' | b'%' | b'@'))
+            })
             .unwrap_or(rest.len());
         if len == 0 {
             return Err(self.error("expected a value"));
@@ -173,7 +187,11 @@ impl<'a> Cursor<'a> {
     /// Nothing but white space may follow.
     pub(crate) fn end(&mut self) -> Result<(), WireError> {
         self.space()?;
-        if self.peek().is_none() { Ok(()) } else { Err(self.error("text after the value")) }
+        if self.peek().is_none() {
+            Ok(())
+        } else {
+            Err(self.error("text after the value"))
+        }
     }
 }
 
@@ -194,7 +212,11 @@ pub(crate) fn unescape(raw: &str, out: &mut String) {
             Some('v') => out.push('\u{b}'),
             Some('0') => out.push('\0'),
             Some('x') => {
-                out.push(hex(&mut chars, 2).and_then(char::from_u32).unwrap_or('\u{fffd}'));
+                out.push(
+                    hex(&mut chars, 2)
+                        .and_then(char::from_u32)
+                        .unwrap_or('\u{fffd}'),
+                );
             }
             Some(other) => out.push(other),
             None => {}

@@ -94,6 +94,10 @@ pub enum WireError {
 
 impl WireError {
     pub(crate) fn invalid(field: &'static str, expected: &'static str, value: &str) -> Self {
-        Self::InvalidField { field, expected, value: value.chars().take(64).collect() }
+        Self::InvalidField {
+            field,
+            expected,
+            value: value.chars().take(64).collect(),
+        }
     }
 }

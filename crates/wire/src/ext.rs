@@ -45,7 +45,11 @@ impl ExtFields {
     pub(crate) fn over(text: &str) -> Self {
         let mut owned = String::with_capacity(text.len() + text.len() / 2 + 64);
         owned.push_str(text);
-        Self { text: owned, entries: Vec::with_capacity(16), present: false }
+        Self {
+            text: owned,
+            entries: Vec::with_capacity(16),
+            present: false,
+        }
     }
 
     pub(crate) fn arena(&mut self) -> &mut String {
@@ -57,7 +61,11 @@ impl ExtFields {
         let Some(name) = self.text.get(key.clone()) else {
             return;
         };
-        let entry = Entry { tag: tag(name), key, value };
+        let entry = Entry {
+            tag: tag(name),
+            key,
+            value,
+        };
         match self.position(name) {
             Some(at) => {
                 if let Some(slot) = self.entries.get_mut(at) {
@@ -70,7 +78,9 @@ impl ExtFields {
 
     fn position(&self, name: &str) -> Option<usize> {
         let wanted = tag(name);
-        self.entries.iter().position(|e| e.tag == wanted && self.text.get(e.key.clone()) == Some(name))
+        self.entries
+            .iter()
+            .position(|e| e.tag == wanted && self.text.get(e.key.clone()) == Some(name))
     }
 
     fn text_of(&self, range: &Range<usize>) -> &str {
@@ -146,7 +156,9 @@ impl ExtFields {
 
     /// Names and values in order of arrival.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.entries.iter().map(|e| (self.text_of(&e.key), self.text_of(&e.value)))
+        self.entries
+            .iter()
+            .map(|e| (self.text_of(&e.key), self.text_of(&e.value)))
     }
 
     /// Number of fields.
@@ -181,7 +193,9 @@ impl PartialEq for ExtFields {
     fn eq(&self, other: &Self) -> bool {
         self.present == other.present
             && self.len() == other.len()
-            && self.iter().all(|(name, value)| other.get(name) == Some(value))
+            && self
+                .iter()
+                .all(|(name, value)| other.get(name) == Some(value))
     }
 }
 
@@ -297,8 +311,14 @@ mod tests {
         ext.put("e", "");
         ext.put("t", "TRUE");
         ext.put("one", 1u8);
-        assert_eq!(ext.required::<i32>("q"), Err(WireError::MissingField { field: "q" }));
-        assert!(matches!(ext.required::<i64>("n"), Err(WireError::InvalidField { field: "n", .. })));
+        assert_eq!(
+            ext.required::<i32>("q"),
+            Err(WireError::MissingField { field: "q" })
+        );
+        assert!(matches!(
+            ext.required::<i64>("n"),
+            Err(WireError::InvalidField { field: "n", .. })
+        ));
         assert_eq!(ext.optional::<i64>("e"), Ok(None));
         assert_eq!(ext.optional::<String>("e"), Ok(Some(String::new())));
         assert!(ext.bool("t") && ext.bool("one") && !ext.bool("n") && !ext.bool("zz"));

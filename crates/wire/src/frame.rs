@@ -31,7 +31,9 @@ pub fn decode(buf: &mut BytesMut) -> Result<Option<Command>, WireError> {
     let [kind, ..] = word.to_be_bytes();
     let header_len = usize::try_from(word & 0x00ff_ffff).unwrap_or(usize::MAX);
     if header_len > frame.len() {
-        return Err(WireError::Frame { what: "header is longer than its frame" });
+        return Err(WireError::Frame {
+            what: "header is longer than its frame",
+        });
     }
     let header = frame.split_to(header_len);
     let mut cmd = match kind {
@@ -53,7 +55,11 @@ pub fn decode(buf: &mut BytesMut) -> Result<Option<Command>, WireError> {
 /// # Errors
 /// As [`decode`].
 pub fn missing(buf: &BytesMut) -> Result<usize, WireError> {
-    Ok(announced(buf)?.map_or(4usize.saturating_sub(buf.len()), |total| total.saturating_sub(buf.len())))
+    Ok(
+        announced(buf)?.map_or(4usize.saturating_sub(buf.len()), |total| {
+            total.saturating_sub(buf.len())
+        }),
+    )
 }
 
 /// The size of the frame at the front, with its length field.
@@ -64,10 +70,15 @@ fn announced(buf: &BytesMut) -> Result<Option<usize>, WireError> {
     let size = 4 + u64::from(u32::from_be_bytes(*length));
     let total = usize::try_from(size).unwrap_or(usize::MAX);
     if total > FRAME_MAX_BYTES {
-        return Err(WireError::FrameTooLarge { size, limit: 16_777_216 });
+        return Err(WireError::FrameTooLarge {
+            size,
+            limit: 16_777_216,
+        });
     }
     if total < 8 {
-        return Err(WireError::Frame { what: "frame is shorter than its header length" });
+        return Err(WireError::Frame {
+            what: "frame is shorter than its header length",
+        });
     }
     Ok(Some(total))
 }
@@ -90,7 +101,10 @@ pub fn encode_head(cmd: &Command, out: &mut BytesMut) {
     header_json::write(cmd, out);
     let header_len = (out.len() - start).saturating_sub(8);
     let total = header_len + 4 + cmd.body.len();
-    if let Some(lengths) = out.get_mut(start..).and_then(|bytes| bytes.first_chunk_mut::<8>()) {
+    if let Some(lengths) = out
+        .get_mut(start..)
+        .and_then(|bytes| bytes.first_chunk_mut::<8>())
+    {
         let total = u64::try_from(total).unwrap_or(u64::MAX);
         let header_len = u64::try_from(header_len).unwrap_or(u64::MAX);
         *lengths = ((total << 32) | (header_len & 0x00ff_ffff)).to_be_bytes();
@@ -103,11 +117,18 @@ pub fn encode_head(cmd: &Command, out: &mut BytesMut) {
 /// [`WireError::FrameTooLarge`] when the body, or the header written with every byte escaped, may be
 /// over the limits.
 pub fn check(cmd: &Command) -> Result<(), WireError> {
-    let text: usize = cmd.ext.iter().map(|(name, value)| name.len() + value.len() + 6).sum();
+    let text: usize = cmd
+        .ext
+        .iter()
+        .map(|(name, value)| name.len() + value.len() + 6)
+        .sum();
     let text = text + cmd.remark.as_ref().map_or(0, String::len);
     let size = cmd.body.len() + text + 256;
     if size > FRAME_MAX_BYTES || text * 6 + 256 > HEADER_MAX_BYTES {
-        return Err(WireError::FrameTooLarge { size: u64::try_from(size).unwrap_or(u64::MAX), limit: 16_777_216 });
+        return Err(WireError::FrameTooLarge {
+            size: u64::try_from(size).unwrap_or(u64::MAX),
+            limit: 16_777_216,
+        });
     }
     Ok(())
 }
@@ -119,7 +140,9 @@ mod tests {
 
     #[test]
     fn frames_come_out_as_they_went_in() {
-        let mut cmd = Command::request(RequestCode::SendMessageV2).with_ext("b", "T").with_body(vec![7; 100]);
+        let mut cmd = Command::request(RequestCode::SendMessageV2)
+            .with_ext("b", "T")
+            .with_body(vec![7; 100]);
         cmd.opaque = -3;
         let answer = Command::error(ResponseCode::TopicNotExist, "no");
         let mut buf = BytesMut::new();
@@ -148,10 +171,25 @@ mod tests {
     #[test]
     fn impossible_lengths_are_errors() {
         let check = |bytes: &[u8]| decode(&mut BytesMut::from(bytes)).unwrap_err();
-        assert!(matches!(check(&[0xff, 0xff, 0xff, 0xff]), WireError::FrameTooLarge { .. }));
-        assert!(matches!(check(b"GET / HTTP/1.1"), WireError::FrameTooLarge { .. }));
-        assert!(matches!(check(&[0, 0, 0, 3, 0, 0, 0]), WireError::Frame { .. }));
-        assert!(matches!(check(&[0, 0, 0, 4, 0, 0, 0, 9]), WireError::Frame { .. }));
-        assert!(matches!(check(&[0, 0, 0, 4, 2, 0, 0, 0]), WireError::HeaderKind { kind: 2 }));
+        assert!(matches!(
+            check(&[0xff, 0xff, 0xff, 0xff]),
+            WireError::FrameTooLarge { .. }
+        ));
+        assert!(matches!(
+            check(b"GET / HTTP/1.1"),
+            WireError::FrameTooLarge { .. }
+        ));
+        assert!(matches!(
+            check(&[0, 0, 0, 3, 0, 0, 0]),
+            WireError::Frame { .. }
+        ));
+        assert!(matches!(
+            check(&[0, 0, 0, 4, 0, 0, 0, 9]),
+            WireError::Frame { .. }
+        ));
+        assert!(matches!(
+            check(&[0, 0, 0, 4, 2, 0, 0, 0]),
+            WireError::HeaderKind { kind: 2 }
+        ));
     }
 }

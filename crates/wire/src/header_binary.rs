@@ -26,16 +26,30 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Command, WireError> {
     let mut fields = Reader::new(block, WHAT);
     while !fields.is_empty() {
         if ext.len() >= FIELDS_MAX {
-            return Err(WireError::Frame { what: "too many extra fields" });
+            return Err(WireError::Frame {
+                what: "too many extra fields",
+            });
         }
         let name = fields.sized_i16()?;
         let value = fields.sized_i32()?;
         if !name.is_empty() && !value.is_empty() {
-            ext.put(String::from_utf8_lossy(name), String::from_utf8_lossy(value).as_ref());
+            ext.put(
+                String::from_utf8_lossy(name),
+                String::from_utf8_lossy(value).as_ref(),
+            );
         }
         ext.mark_present();
     }
-    Ok(Command { code, language, version, opaque, flag, remark, ext, body: Body::Empty })
+    Ok(Command {
+        code,
+        language,
+        version,
+        opaque,
+        flag,
+        remark,
+        ext,
+        body: Body::Empty,
+    })
 }
 
 #[cfg(test)]
@@ -49,7 +63,10 @@ mod tests {
         bytes.extend(b"topic");
         bytes.extend([0, 0, 0, 1, b'T']);
         let cmd = parse(&bytes).unwrap();
-        assert_eq!((cmd.code, cmd.version, cmd.opaque, cmd.flag), (105, 400, 7, 2));
+        assert_eq!(
+            (cmd.code, cmd.version, cmd.opaque, cmd.flag),
+            (105, 400, 7, 2)
+        );
         assert_eq!(cmd.language, Language::Go);
         assert_eq!(cmd.remark.as_deref(), Some("r"));
         assert_eq!(cmd.ext.get("topic"), Some("T"));

@@ -69,7 +69,9 @@ fn integer(at: &mut Cursor<'_>) -> Result<i32, WireError> {
         Some((whole, fraction)) if fraction.bytes().all(|b| b.is_ascii_digit()) => whole,
         _ => text,
     };
-    whole.parse().map_err(|_| at.error("expected a 32-bit number"))
+    whole
+        .parse()
+        .map_err(|_| at.error("expected a 32-bit number"))
 }
 
 fn language(at: &mut Cursor<'_>) -> Result<Language, WireError> {
@@ -128,7 +130,10 @@ fn ext_fields(at: &mut Cursor<'_>, ext: &mut ExtFields) -> Result<(), WireError>
 
 /// The range of the string's text in the arena, which starts with a copy of the header: a plain string
 /// is already there, an escaped one is appended.
-fn string_range(at: &mut Cursor<'_>, ext: &mut ExtFields) -> Result<core::ops::Range<usize>, WireError> {
+fn string_range(
+    at: &mut Cursor<'_>,
+    ext: &mut ExtFields,
+) -> Result<core::ops::Range<usize>, WireError> {
     let quoted = at.quoted()?;
     if !quoted.escaped {
         return Ok(quoted.range);
@@ -193,12 +198,32 @@ mod tests {
             105,
             Some("T"),
         );
-        check("{'code':'105','extFields':{'topic':'T',},}\n", 105, Some("T"));
-        check(r#"{"code":105.0,/* c */"extFields":{"topic":5} }"#, 105, Some("5"));
-        check(r#"{"extFields":{"topic":{"a":[1,"x"]}}}"#, 0, Some(r#"{"a":[1,"x"]}"#));
-        check(r#"{"extFields":{"topic":null},"language":7,"zzz":[{}]}"#, 0, None);
+        check(
+            "{'code':'105','extFields':{'topic':'T',},}\n",
+            105,
+            Some("T"),
+        );
+        check(
+            r#"{"code":105.0,/* c */"extFields":{"topic":5} }"#,
+            105,
+            Some("5"),
+        );
+        check(
+            r#"{"extFields":{"topic":{"a":[1,"x"]}}}"#,
+            0,
+            Some(r#"{"a":[1,"x"]}"#),
+        );
+        check(
+            r#"{"extFields":{"topic":null},"language":7,"zzz":[{}]}"#,
+            0,
+            None,
+        );
         check(r#"{"extFields":{"topic":true}}"#, 0, Some("true"));
-        check(r#"{"extFields":{"to\u0070ic":"a\u0001b"}}"#, 0, Some("a\u{1}b"));
+        check(
+            r#"{"extFields":{"to\u0070ic":"a\u0001b"}}"#,
+            0,
+            Some("a\u{1}b"),
+        );
         check("{}", 0, None);
     }
 

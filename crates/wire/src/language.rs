@@ -46,22 +46,30 @@ const ALL: [(Language, &str); 14] = [
 impl Language {
     /// From the name in a JSON header.
     pub fn from_name(name: &str) -> Self {
-        ALL.iter().find(|(_, n)| *n == name).map_or(Self::Unknown, |(l, _)| *l)
+        ALL.iter()
+            .find(|(_, n)| *n == name)
+            .map_or(Self::Unknown, |(l, _)| *l)
     }
 
     /// From the ordinal in a binary header.
     pub fn from_ordinal(ordinal: u8) -> Self {
-        ALL.get(usize::from(ordinal)).map_or(Self::Unknown, |(l, _)| *l)
+        ALL.get(usize::from(ordinal))
+            .map_or(Self::Unknown, |(l, _)| *l)
     }
 
     /// The name in JSON.
     pub fn name(self) -> &'static str {
-        ALL.iter().find(|(l, _)| *l == self).map_or("OTHER", |(_, n)| n)
+        ALL.iter()
+            .find(|(l, _)| *l == self)
+            .map_or("OTHER", |(_, n)| n)
     }
 
     /// The ordinal in a binary header.
     pub fn ordinal(self) -> u8 {
-        ALL.iter().position(|(l, _)| *l == self).and_then(|i| u8::try_from(i).ok()).unwrap_or(7)
+        ALL.iter()
+            .position(|(l, _)| *l == self)
+            .and_then(|i| u8::try_from(i).ok())
+            .unwrap_or(7)
     }
 }
 

@@ -15,7 +15,12 @@
 //! that is both the disk format and the pull answer, [`receipt`] the POP texts.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
-#![warn(clippy::indexing_slicing, clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_possible_wrap)]
+#![warn(
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_possible_wrap
+)]
 
 pub mod body;
 pub mod codes;

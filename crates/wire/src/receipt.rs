@@ -22,7 +22,8 @@ fn malformed(why: &'static str) -> WireError {
 }
 
 fn number<T: core::str::FromStr>(text: Option<&str>, why: &'static str) -> Result<T, WireError> {
-    text.and_then(|t| t.parse().ok()).ok_or_else(|| malformed(why))
+    text.and_then(|t| t.parse().ok())
+        .ok_or_else(|| malformed(why))
 }
 
 /// Which topic a popped message lay in.
@@ -104,7 +105,10 @@ impl Receipt {
             invisible_ms: number(parts.next(), "bad invisible time")?,
             revive_queue_id: number(parts.next(), "bad revive queue")?,
             retry: RetryFlag::parse(parts.next().unwrap_or_default())?,
-            broker_name: parts.next().ok_or_else(|| malformed("no broker name"))?.to_owned(),
+            broker_name: parts
+                .next()
+                .ok_or_else(|| malformed("no broker name"))?
+                .to_owned(),
             queue_id: number(parts.next(), "bad queue id")?,
             queue_offset: match parts.next() {
                 None => None,
@@ -160,7 +164,15 @@ pub struct StartOffset {
 /// Appends an entry to startOffsetInfo.
 pub fn push_start_offset(text: &mut String, entry: StartOffset) {
     separate(text);
-    push(text, format_args!("{} {} {}", entry.retry.text(), entry.queue_id, entry.start_offset));
+    push(
+        text,
+        format_args!(
+            "{} {} {}",
+            entry.retry.text(),
+            entry.queue_id,
+            entry.start_offset
+        ),
+    );
 }
 
 /// Reads startOffsetInfo; empty text has no entries.
@@ -196,7 +208,10 @@ pub fn push_message_offsets(text: &mut String, retry: RetryFlag, queue_id: i32, 
     separate(text);
     push(text, format_args!("{} {}", retry.text(), queue_id));
     for (i, offset) in offsets.iter().enumerate() {
-        push(text, format_args!("{}{offset}", if i == 0 { ' ' } else { ',' }));
+        push(
+            text,
+            format_args!("{}{offset}", if i == 0 { ' ' } else { ',' }),
+        );
     }
 }
 
@@ -229,9 +244,18 @@ pub fn push_order_count(text: &mut String, retry: RetryFlag, queue_id: i32, coun
 }
 
 /// Appends the redelivery count of one offset to orderCountInfo.
-pub fn push_order_count_at(text: &mut String, retry: RetryFlag, queue_id: i32, queue_offset: i64, count: i32) {
+pub fn push_order_count_at(
+    text: &mut String,
+    retry: RetryFlag,
+    queue_id: i32,
+    queue_offset: i64,
+    count: i32,
+) {
     separate(text);
-    push(text, format_args!("{} qo{queue_id}%{queue_offset} {count}", retry.text()));
+    push(
+        text,
+        format_args!("{} qo{queue_id}%{queue_offset} {count}", retry.text()),
+    );
 }
 
 fn entries(text: &str) -> impl Iterator<Item = &str> {
@@ -300,10 +324,23 @@ mod tests {
     fn receipts_round_trip() {
         let text = "0 1795975491417 11000 3 0 broker-a 2 17";
         let receipt = Receipt::parse(text).unwrap();
-        assert_eq!((receipt.queue_id, receipt.queue_offset, receipt.revive_queue_id), (2, Some(17), 3));
+        assert_eq!(
+            (
+                receipt.queue_id,
+                receipt.queue_offset,
+                receipt.revive_queue_id
+            ),
+            (2, Some(17), 3)
+        );
         assert_eq!(receipt.encode(), text);
         assert_eq!(Receipt::parse("0 1 2 3 0 b 2").unwrap().queue_offset, None);
-        for bad in ["", "0 1 2 3 0 b", "0 1 2 3 9 b 2", "x 1 2 3 0 b 2", "0 1 2 3 0 b 2 y"] {
+        for bad in [
+            "",
+            "0 1 2 3 0 b",
+            "0 1 2 3 9 b 2",
+            "x 1 2 3 0 b 2",
+            "0 1 2 3 0 b 2 y",
+        ] {
             assert!(Receipt::parse(bad).is_err(), "{bad}");
         }
     }
@@ -311,16 +348,39 @@ mod tests {
     #[test]
     fn pop_infos_round_trip() {
         let mut starts = String::new();
-        push_start_offset(&mut starts, StartOffset { retry: RetryFlag::Normal, queue_id: 0, start_offset: 5 });
-        push_start_offset(&mut starts, StartOffset { retry: RetryFlag::V2, queue_id: 1, start_offset: 0 });
+        push_start_offset(
+            &mut starts,
+            StartOffset {
+                retry: RetryFlag::Normal,
+                queue_id: 0,
+                start_offset: 5,
+            },
+        );
+        push_start_offset(
+            &mut starts,
+            StartOffset {
+                retry: RetryFlag::V2,
+                queue_id: 1,
+                start_offset: 0,
+            },
+        );
         assert_eq!(starts, "0 0 5;2 1 0");
         assert_eq!(parse_start_offsets(&starts).unwrap().len(), 2);
         let mut offsets = String::new();
         push_message_offsets(&mut offsets, RetryFlag::Normal, 0, &[5, 6]);
         push_message_offsets(&mut offsets, RetryFlag::V1, 1, &[0]);
         assert_eq!(offsets, "0 0 5,6;1 1 0");
-        assert_eq!(parse_message_offsets(&offsets).unwrap().first().unwrap().offsets, [5, 6]);
-        assert!(parse_message_offsets("0 0").is_err() && parse_start_offsets("").unwrap().is_empty());
+        assert_eq!(
+            parse_message_offsets(&offsets)
+                .unwrap()
+                .first()
+                .unwrap()
+                .offsets,
+            [5, 6]
+        );
+        assert!(
+            parse_message_offsets("0 0").is_err() && parse_start_offsets("").unwrap().is_empty()
+        );
         let mut counts = String::new();
         push_order_count_at(&mut counts, RetryFlag::Normal, 0, 2, 1);
         push_order_count(&mut counts, RetryFlag::Normal, 0, 0);

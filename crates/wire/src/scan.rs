@@ -22,7 +22,9 @@ fn first(bytes: &[u8], marks: impl Fn(u64) -> u64, is: impl Fn(u8) -> bool) -> O
     while let Some((head, tail)) = rest.split_first_chunk::<8>() {
         let found = marks(u64::from_le_bytes(*head));
         if found != 0 {
-            return usize::try_from(found.trailing_zeros() / 8).ok().map(|i| at + i);
+            return usize::try_from(found.trailing_zeros() / 8)
+                .ok()
+                .map(|i| at + i);
         }
         at += 8;
         rest = tail;
@@ -32,12 +34,20 @@ fn first(bytes: &[u8], marks: impl Fn(u64) -> u64, is: impl Fn(u8) -> bool) -> O
 
 /// The first `quote` or backslash.
 pub(crate) fn quote_or_backslash(bytes: &[u8], quote: u8) -> Option<usize> {
-    first(bytes, |word| equal(word, quote) | equal(word, b'\\'), |b| b == quote || b == b'\\')
+    first(
+        bytes,
+        |word| equal(word, quote) | equal(word, b'\\'),
+        |b| b == quote || b == b'\\',
+    )
 }
 
 /// The first byte that a JSON string must escape.
 pub(crate) fn to_escape(bytes: &[u8]) -> Option<usize> {
-    first(bytes, |word| control(word) | equal(word, b'"') | equal(word, b'\\'), |b| b < 0x20 || b == b'"' || b == b'\\')
+    first(
+        bytes,
+        |word| control(word) | equal(word, b'"') | equal(word, b'\\'),
+        |b| b < 0x20 || b == b'"' || b == b'\\',
+    )
 }
 
 #[cfg(test)]

@@ -23,7 +23,10 @@ use wire::{Command, ExtFields, frame, json, receipt};
 const RUNS: usize = 3_000;
 
 fn hex(text: &str) -> Vec<u8> {
-    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap()).collect()
+    (0..text.len())
+        .step_by(2)
+        .map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap())
+        .collect()
 }
 
 /// Recorded frames of one request code, at most 4 KiB each.
@@ -32,8 +35,14 @@ fn seeds(prefix: &str) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
-        if path.file_name().unwrap().to_string_lossy().starts_with(prefix) {
-            let pairs: Vec<serde_json::Value> = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        if path
+            .file_name()
+            .unwrap()
+            .to_string_lossy()
+            .starts_with(prefix)
+        {
+            let pairs: Vec<serde_json::Value> =
+                serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
             for side in pairs.iter().flat_map(|p| [&p["request"], &p["response"]]) {
                 all.extend(side.as_str().map(hex).filter(|bytes| bytes.len() <= 4096));
             }
@@ -69,8 +78,14 @@ fn try_frame(bytes: &[u8]) {
         let mut out = BytesMut::new();
         frame::encode(&cmd, &mut out);
         let again = frame::decode(&mut out).unwrap().unwrap();
-        assert_eq!((again.code, again.opaque, again.flag), (cmd.code, cmd.opaque, cmd.flag));
-        assert_eq!((&again.ext, &again.body, &again.remark), (&cmd.ext, &cmd.body, &cmd.remark));
+        assert_eq!(
+            (again.code, again.opaque, again.flag),
+            (cmd.code, cmd.opaque, cmd.flag)
+        );
+        assert_eq!(
+            (&again.ext, &again.body, &again.remark),
+            (&cmd.ext, &cmd.body, &cmd.remark)
+        );
         try_headers(&cmd);
     }
     let _ = frame::missing(&buf);
@@ -92,9 +107,14 @@ fn try_headers(cmd: &Command) {
 
 #[test]
 fn frames() {
-    check!().with_iterations(RUNS).for_each(|bytes: &[u8]| try_frame(bytes));
+    check!()
+        .with_iterations(RUNS)
+        .for_each(|bytes: &[u8]| try_frame(bytes));
     let seeds = seeds("0000");
-    check!().with_iterations(RUNS).with_type().for_each(|edits| try_frame(&damage(&seeds, edits)));
+    check!()
+        .with_iterations(RUNS)
+        .with_type()
+        .for_each(|edits| try_frame(&damage(&seeds, edits)));
 }
 
 fn framed(kind: u8, header: &[u8]) -> Vec<u8> {
@@ -107,9 +127,18 @@ fn framed(kind: u8, header: &[u8]) -> Vec<u8> {
 
 #[test]
 fn json_headers() {
-    check!().with_iterations(RUNS).for_each(|bytes: &[u8]| try_frame(&framed(0, bytes)));
-    let headers: Vec<Vec<u8>> = seeds("000310").iter().filter(|f| f[4] == 0).map(|f| header_of(f)).collect();
-    check!().with_iterations(RUNS).with_type().for_each(|edits| try_frame(&framed(0, &damage(&headers, edits))));
+    check!()
+        .with_iterations(RUNS)
+        .for_each(|bytes: &[u8]| try_frame(&framed(0, bytes)));
+    let headers: Vec<Vec<u8>> = seeds("000310")
+        .iter()
+        .filter(|f| f[4] == 0)
+        .map(|f| header_of(f))
+        .collect();
+    check!()
+        .with_iterations(RUNS)
+        .with_type()
+        .for_each(|edits| try_frame(&framed(0, &damage(&headers, edits))));
 }
 
 fn header_of(frame: &[u8]) -> Vec<u8> {
@@ -119,9 +148,18 @@ fn header_of(frame: &[u8]) -> Vec<u8> {
 
 #[test]
 fn binary_headers() {
-    check!().with_iterations(RUNS).for_each(|bytes: &[u8]| try_frame(&framed(1, bytes)));
-    let headers: Vec<Vec<u8>> = seeds("0000").iter().filter(|f| f[4] == 1).map(|f| header_of(f)).collect();
-    check!().with_iterations(RUNS).with_type().for_each(|edits| try_frame(&framed(1, &damage(&headers, edits))));
+    check!()
+        .with_iterations(RUNS)
+        .for_each(|bytes: &[u8]| try_frame(&framed(1, bytes)));
+    let headers: Vec<Vec<u8>> = seeds("0000")
+        .iter()
+        .filter(|f| f[4] == 1)
+        .map(|f| header_of(f))
+        .collect();
+    check!()
+        .with_iterations(RUNS)
+        .with_type()
+        .for_each(|edits| try_frame(&framed(1, &damage(&headers, edits))));
 }
 
 fn try_record(bytes: &[u8]) {
@@ -141,11 +179,20 @@ fn try_record(bytes: &[u8]) {
 
 #[test]
 fn records() {
-    check!().with_iterations(RUNS).for_each(|bytes: &[u8]| try_record(bytes));
+    check!()
+        .with_iterations(RUNS)
+        .for_each(|bytes: &[u8]| try_record(bytes));
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/records.json");
-    let records: Vec<serde_json::Value> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    let seeds: Vec<Vec<u8>> = records.iter().map(|r| hex(r["raw"].as_str().unwrap())).collect();
-    check!().with_iterations(RUNS).with_type().for_each(|edits| try_record(&damage(&seeds, edits)));
+    let records: Vec<serde_json::Value> =
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let seeds: Vec<Vec<u8>> = records
+        .iter()
+        .map(|r| hex(r["raw"].as_str().unwrap()))
+        .collect();
+    check!()
+        .with_iterations(RUNS)
+        .with_type()
+        .for_each(|edits| try_record(&damage(&seeds, edits)));
 }
 
 fn try_properties(bytes: &[u8]) {
@@ -165,7 +212,10 @@ fn properties() {
     check!().with_iterations(RUNS).for_each(|bytes: &[u8]| {
         try_properties(bytes);
         // Few distinct bytes make many entries.
-        let dense: Vec<u8> = bytes.iter().map(|b| [1, 2, b'a', b'b'][usize::from(*b % 4)]).collect();
+        let dense: Vec<u8> = bytes
+            .iter()
+            .map(|b| [1, 2, b'a', b'b'][usize::from(*b % 4)])
+            .collect();
         try_properties(&dense);
     });
 }
@@ -178,10 +228,19 @@ fn batches() {
             assert_eq!(message::decode_batch(&again).unwrap(), entries);
         }
     };
-    check!().with_iterations(RUNS).for_each(|bytes: &[u8]| try_batch(bytes));
-    let entry = |body| message::BatchEntry { flag: 1, body, properties: b"a\x01b\x02" };
+    check!()
+        .with_iterations(RUNS)
+        .for_each(|bytes: &[u8]| try_batch(bytes));
+    let entry = |body| message::BatchEntry {
+        flag: 1,
+        body,
+        properties: b"a\x01b\x02",
+    };
     let seeds = [message::encode_batch([entry(b"one"), entry(b""), entry(b"three")]).unwrap()];
-    check!().with_iterations(RUNS).with_type().for_each(|edits| try_batch(&damage(&seeds, edits)));
+    check!()
+        .with_iterations(RUNS)
+        .with_type()
+        .for_each(|edits| try_batch(&damage(&seeds, edits)));
 }
 
 #[test]
@@ -197,14 +256,22 @@ fn receipts_and_ids() {
         let _ = receipt::parse_message_offsets(text);
         let _ = receipt::parse_leases(text);
         if let Ok((host, offset)) = message::id::parse_offset_msg_id(text) {
-            assert_eq!(message::id::offset_msg_id(host, offset), text.to_ascii_uppercase());
+            assert_eq!(
+                message::id::offset_msg_id(host, offset),
+                text.to_ascii_uppercase()
+            );
         }
-        let mut ack = body::BatchAck { bits: text.to_owned(), ..Default::default() };
+        let mut ack = body::BatchAck {
+            bits: text.to_owned(),
+            ..Default::default()
+        };
         let offsets = ack.offsets();
         ack.set_offsets(&offsets);
         assert_eq!(ack.offsets(), offsets);
     };
-    check!().with_iterations(RUNS).for_each(|bytes: &[u8]| try_text(bytes));
+    check!()
+        .with_iterations(RUNS)
+        .for_each(|bytes: &[u8]| try_text(bytes));
     let seeds: Vec<Vec<u8>> = [
         "0 1795975491417 11000 3 0 broker-a 2 17",
         "0 0 5,6;1 1 0",
@@ -215,7 +282,10 @@ fn receipts_and_ids() {
     .iter()
     .map(|s| s.as_bytes().to_vec())
     .collect();
-    check!().with_iterations(RUNS).with_type().for_each(|edits| try_text(&damage(&seeds, edits)));
+    check!()
+        .with_iterations(RUNS)
+        .with_type()
+        .for_each(|edits| try_text(&damage(&seeds, edits)));
 }
 
 #[test]
@@ -228,12 +298,22 @@ fn register_bodies() {
             }
         }
     };
-    check!().with_iterations(RUNS).for_each(|bytes: &[u8]| try_body(bytes));
+    check!()
+        .with_iterations(RUNS)
+        .for_each(|bytes: &[u8]| try_body(bytes));
     let mut topic = body::TopicConfig::new("T", 4, 6);
-    topic.attributes.insert("message.type".into(), "FIFO".into());
-    let given = body::RegisterBody::new(body::TopicConfigTable::with_mappings(Default::default(), [topic]));
+    topic
+        .attributes
+        .insert("message.type".into(), "FIFO".into());
+    let given = body::RegisterBody::new(body::TopicConfigTable::with_mappings(
+        Default::default(),
+        [topic],
+    ));
     let seeds = [given.encode(), given.encode_deflated().unwrap()];
-    check!().with_iterations(RUNS).with_type().for_each(|edits| try_body(&damage(&seeds, edits)));
+    check!()
+        .with_iterations(RUNS)
+        .with_type()
+        .for_each(|edits| try_body(&damage(&seeds, edits)));
 }
 
 fn try_json<T: DeserializeOwned + Serialize + PartialEq + std::fmt::Debug>(bytes: &[u8]) {

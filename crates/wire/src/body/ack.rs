@@ -125,7 +125,11 @@ fn base64_encode(bytes: &[u8]) -> String {
                 continue;
             }
             let digit = word >> (18 - 6 * slot) & 63;
-            let digit = usize::try_from(digit).ok().and_then(|d| ALPHABET.get(d)).copied().unwrap_or(b'A');
+            let digit = usize::try_from(digit)
+                .ok()
+                .and_then(|d| ALPHABET.get(d))
+                .copied()
+                .unwrap_or(b'A');
             out.push(char::from(digit));
         }
     }
@@ -138,7 +142,11 @@ mod tests {
 
     #[test]
     fn bits_name_offsets() {
-        let mut ack = BatchAck { bits: "AQI=".into(), start_offset: 100, ..BatchAck::default() };
+        let mut ack = BatchAck {
+            bits: "AQI=".into(),
+            start_offset: 100,
+            ..BatchAck::default()
+        };
         assert_eq!(ack.offsets(), [100, 109]);
         for offsets in [vec![], vec![100], vec![100, 101, 107, 108, 131], vec![163]] {
             ack.set_offsets(&offsets);

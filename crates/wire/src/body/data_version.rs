@@ -18,7 +18,11 @@ impl DataVersion {
     /// The next version. A time that does not advance still gives a different version.
     pub fn next(&mut self, now_ms: i64, state_version: i64) {
         self.timestamp = now_ms.max(self.timestamp);
-        self.counter = if self.counter >= i64::from(i32::MAX) { 0 } else { self.counter + 1 };
+        self.counter = if self.counter >= i64::from(i32::MAX) {
+            0
+        } else {
+            self.counter + 1
+        };
         self.state_version = state_version;
     }
 }

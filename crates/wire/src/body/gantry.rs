@@ -20,7 +20,12 @@ pub struct TopicSpec {
 
 impl Default for TopicSpec {
     fn default() -> Self {
-        Self { read_queues: 4, write_queues: 4, perm: 6, attributes: BTreeMap::new() }
+        Self {
+            read_queues: 4,
+            write_queues: 4,
+            perm: 6,
+            attributes: BTreeMap::new(),
+        }
     }
 }
 
@@ -125,8 +130,12 @@ pub enum Backoff {
 /// The delay levels of RocketMQ from 10 s on.
 impl Default for Backoff {
     fn default() -> Self {
-        let seconds = [10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200];
-        Self::List { delays_ms: seconds.iter().map(|s| s * 1000).collect() }
+        let seconds = [
+            10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200,
+        ];
+        Self::List {
+            delays_ms: seconds.iter().map(|s| s * 1000).collect(),
+        }
     }
 }
 
@@ -321,7 +330,10 @@ mod tests {
             subscriptions: vec![SubscriptionSpec::default()],
             ..GroupDetail::default()
         };
-        assert_eq!(json::from_slice::<GroupDetail>(&json::to_vec(&detail)).unwrap(), detail);
+        assert_eq!(
+            json::from_slice::<GroupDetail>(&json::to_vec(&detail)).unwrap(),
+            detail
+        );
         let topic = TopicDetail {
             topic: "t".into(),
             version: 3,
@@ -332,11 +344,22 @@ mod tests {
         assert!(String::from_utf8_lossy(&bytes).contains("\"readQueues\":4"));
         assert_eq!(json::from_slice::<TopicDetail>(&bytes).unwrap(), topic);
         let spec = GroupSpec {
-            backoff: Backoff::Exponential { initial_ms: 1, max_ms: 2, multiplier: 2.0, jitter: 0.1 },
+            backoff: Backoff::Exponential {
+                initial_ms: 1,
+                max_ms: 2,
+                multiplier: 2.0,
+                jitter: 0.1,
+            },
             ..GroupSpec::default()
         };
-        assert_eq!(json::from_slice::<GroupSpec>(&json::to_vec(&spec)).unwrap(), spec);
-        let result = SettleResult { status: SettleStatus::DeadLettered, ..SettleResult::default() };
+        assert_eq!(
+            json::from_slice::<GroupSpec>(&json::to_vec(&spec)).unwrap(),
+            spec
+        );
+        let result = SettleResult {
+            status: SettleStatus::DeadLettered,
+            ..SettleResult::default()
+        };
         assert!(String::from_utf8_lossy(&json::to_vec(&result)).contains("deadLettered"));
     }
 }

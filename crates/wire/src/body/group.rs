@@ -68,7 +68,10 @@ impl Default for SubscriptionGroupConfig {
 impl SubscriptionGroupConfig {
     /// A group with default settings.
     pub fn new(group: impl Into<String>) -> Self {
-        Self { group_name: group.into(), ..Self::default() }
+        Self {
+            group_name: group.into(),
+            ..Self::default()
+        }
     }
 }
 
@@ -89,7 +92,11 @@ pub struct GroupRetryPolicy {
 
 impl Default for GroupRetryPolicy {
     fn default() -> Self {
-        Self { customized_retry_policy: None, exponential_retry_policy: None, kind: "CUSTOMIZED".to_owned() }
+        Self {
+            customized_retry_policy: None,
+            exponential_retry_policy: None,
+            kind: "CUSTOMIZED".to_owned(),
+        }
     }
 }
 

@@ -97,15 +97,30 @@ impl SubscriptionData {
         let all = expression.is_empty() || expression == "*";
         let mut tags_set: Vec<String> = Vec::new();
         if !all {
-            for tag in expression.split("||").map(str::trim).filter(|tag| !tag.is_empty()) {
+            for tag in expression
+                .split("||")
+                .map(str::trim)
+                .filter(|tag| !tag.is_empty())
+            {
                 if !tags_set.iter().any(|t| t == tag) {
                     tags_set.push(tag.to_owned());
                 }
             }
         }
         let code_set = tags_set.iter().map(|tag| java_string_hash(tag)).collect();
-        let sub_string = if all { "*".to_owned() } else { expression.to_owned() };
-        Self { sub_string, tags_set, code_set, sub_version: version_ms, topic: topic.into(), ..Self::default() }
+        let sub_string = if all {
+            "*".to_owned()
+        } else {
+            expression.to_owned()
+        };
+        Self {
+            sub_string,
+            tags_set,
+            code_set,
+            sub_version: version_ms,
+            topic: topic.into(),
+            ..Self::default()
+        }
     }
 
     /// True for tag filters.
@@ -115,12 +130,17 @@ impl SubscriptionData {
 
     /// True when every message passes.
     pub fn is_all(&self) -> bool {
-        self.is_tag() && (self.sub_string.is_empty() || self.sub_string == "*") && self.tags_set.is_empty()
+        self.is_tag()
+            && (self.sub_string.is_empty() || self.sub_string == "*")
+            && self.tags_set.is_empty()
     }
 
     /// Hashes of the tags, computed anew: the Go client hashes other bytes than Java for non-ASCII tags.
     pub fn codes(&self) -> Vec<i32> {
-        self.tags_set.iter().map(|tag| java_string_hash(tag)).collect()
+        self.tags_set
+            .iter()
+            .map(|tag| java_string_hash(tag))
+            .collect()
     }
 }
 
@@ -198,7 +218,10 @@ mod tests {
         assert_eq!(consumer.consume_type, ConsumeType::Passively);
         assert_eq!(consumer.message_model, MessageModel::Broadcasting);
         let subscription = consumer.subscription_data_set.first().unwrap();
-        assert_eq!((subscription.sub_version, subscription.code_set.as_slice()), (7, [65].as_slice()));
+        assert_eq!(
+            (subscription.sub_version, subscription.code_set.as_slice()),
+            (7, [65].as_slice())
+        );
         let lower: ConsumerData = json::from_slice(br#"{"messageModel":"broadcasting"}"#).unwrap();
         assert_eq!(lower.message_model, MessageModel::Broadcasting);
         assert!(json::from_slice::<ConsumerData>(br#"{"messageModel":"x"}"#).is_err());

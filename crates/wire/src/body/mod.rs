@@ -22,13 +22,15 @@ pub mod stats;
 pub mod topic;
 
 pub use ack::{BatchAck, BatchAckBody};
-pub use assignment::{QueryAssignmentRequest, QueryAssignmentResponse, RequestModes, SetRequestMode};
+pub use assignment::{
+    QueryAssignmentRequest, QueryAssignmentResponse, RequestModes, SetRequestMode,
+};
 pub use connection::{Connection, ConsumerConnection, ProducerConnection};
 pub use data_version::DataVersion;
 pub use group::{GroupConfigTable, GroupForbidden, SubscriptionGroupConfig};
 pub use heartbeat::{
-    CheckClientRequest, ConsumeFromWhere, ConsumeType, ConsumerData, HeartbeatData, MessageModel, ProducerData,
-    SubscriptionData,
+    CheckClientRequest, ConsumeFromWhere, ConsumeType, ConsumerData, HeartbeatData, MessageModel,
+    ProducerData, SubscriptionData,
 };
 pub use list::{ConsumerIdList, GroupList, KvTable, TopicList};
 pub use lock::{LockBatchRequest, LockBatchResponse};

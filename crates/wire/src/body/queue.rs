@@ -21,7 +21,11 @@ pub struct MessageQueue {
 impl MessageQueue {
     /// A queue.
     pub fn new(topic: impl Into<String>, broker_name: impl Into<String>, queue_id: i32) -> Self {
-        Self { broker_name: broker_name.into(), queue_id, topic: topic.into() }
+        Self {
+            broker_name: broker_name.into(),
+            queue_id,
+            topic: topic.into(),
+        }
     }
 }
 
@@ -83,7 +87,8 @@ impl<'de, V: Deserialize<'de>> Visitor<'de> for Entries<V> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut entries = BTreeMap::new();
         while let Some(key) = map.next_key::<String>()? {
-            let queue = crate::json::from_slice::<MessageQueue>(key.as_bytes()).map_err(A::Error::custom)?;
+            let queue = crate::json::from_slice::<MessageQueue>(key.as_bytes())
+                .map_err(A::Error::custom)?;
             entries.insert(queue, map.next_value()?);
         }
         Ok(QueueMap(entries))
@@ -109,9 +114,16 @@ mod tests {
 
     #[test]
     fn escapes_inside_a_key_survive() {
-        let map: QueueMap<i64> = [(MessageQueue::new("a\"\\\n", "b", 0), 1)].into_iter().collect();
+        let map: QueueMap<i64> = [(MessageQueue::new("a\"\\\n", "b", 0), 1)]
+            .into_iter()
+            .collect();
         for bytes in [json::to_vec(&map), json::to_vec_apache(&map)] {
-            assert_eq!(json::from_slice::<QueueMap<i64>>(&bytes).unwrap(), map, "{}", String::from_utf8_lossy(&bytes));
+            assert_eq!(
+                json::from_slice::<QueueMap<i64>>(&bytes).unwrap(),
+                map,
+                "{}",
+                String::from_utf8_lossy(&bytes)
+            );
         }
     }
 }

@@ -32,7 +32,10 @@ pub struct RegisterBody {
 impl RegisterBody {
     /// A body with these topics.
     pub fn new(topics: TopicConfigTable) -> Self {
-        Self { filter_server_list: Vec::new(), topic_config_serialize_wrapper: topics }
+        Self {
+            filter_server_list: Vec::new(),
+            topic_config_serialize_wrapper: topics,
+        }
     }
 
     /// Reads a body in whichever form it came: Apache's header says `compressed=false` for deflated
@@ -57,8 +60,13 @@ impl RegisterBody {
     }
 
     fn from_json(body: &[u8], frame_version: i32) -> Result<Self, WireError> {
-        let bare = frame_version < version::V3_0_11 || json::parse(body)?.get("topicConfigTable").is_some();
-        if bare { Ok(Self::new(json::from_slice(body)?)) } else { json::from_slice(body) }
+        let bare = frame_version < version::V3_0_11
+            || json::parse(body)?.get("topicConfigTable").is_some();
+        if bare {
+            Ok(Self::new(json::from_slice(body)?))
+        } else {
+            json::from_slice(body)
+        }
     }
 
     /// The JSON form.
@@ -84,7 +92,10 @@ impl RegisterBody {
         deflate
             .write_all(&parts)
             .and_then(|()| deflate.finish())
-            .map_err(|_| WireError::Malformed { what: WHAT, why: "cannot be deflated" })
+            .map_err(|_| WireError::Malformed {
+                what: WHAT,
+                why: "cannot be deflated",
+            })
     }
 }
 
@@ -102,17 +113,29 @@ pub fn check_crc32(header_crc32: i64, body: &[u8]) -> Result<(), WireError> {
     match u32::try_from(header_crc32) {
         Ok(0) | Err(_) => Ok(()),
         Ok(expected) if expected == actual => Ok(()),
-        Ok(expected) => Err(WireError::Checksum { what: WHAT, expected, actual }),
+        Ok(expected) => Err(WireError::Checksum {
+            what: WHAT,
+            expected,
+            actual,
+        }),
     }
 }
 
 fn inflate(body: &[u8]) -> Result<Vec<u8>, WireError> {
     let mut inflated = Vec::new();
     let mut reader = flate2::read::ZlibDecoder::new(body).take(INFLATED_MAX_BYTES + 1);
-    let read =
-        reader.read_to_end(&mut inflated).map_err(|_| WireError::Malformed { what: WHAT, why: "not a zlib stream" })?;
+    let read = reader
+        .read_to_end(&mut inflated)
+        .map_err(|_| WireError::Malformed {
+            what: WHAT,
+            why: "not a zlib stream",
+        })?;
     if u64::try_from(read).unwrap_or(u64::MAX) > INFLATED_MAX_BYTES {
-        return Err(WireError::TooLong { what: WHAT, size: read, limit: 64 << 20 });
+        return Err(WireError::TooLong {
+            what: WHAT,
+            size: read,
+            limit: 64 << 20,
+        });
     }
     Ok(inflated)
 }
@@ -120,21 +143,44 @@ fn inflate(body: &[u8]) -> Result<Vec<u8>, WireError> {
 fn from_parts(bytes: &[u8]) -> Result<RegisterBody, WireError> {
     let mut at = Reader::new(bytes, WHAT);
     let data_version: DataVersion = json::from_slice(at.sized_i32()?)?;
-    let mut table = TopicConfigTable { data_version, ..TopicConfigTable::default() };
+    let mut table = TopicConfigTable {
+        data_version,
+        ..TopicConfigTable::default()
+    };
     for _ in 0..at.i32()? {
         let topic = topic_from_text(&String::from_utf8_lossy(at.sized_i32()?))?;
-        table.topic_config_table.insert(topic.topic_name.clone(), topic);
+        table
+            .topic_config_table
+            .insert(topic.topic_name.clone(), topic);
     }
     let filters = at.sized_i32()?;
-    let filter_server_list = if filters.is_empty() { Vec::new() } else { json::from_slice(filters)? };
-    Ok(RegisterBody { filter_server_list, topic_config_serialize_wrapper: table })
+    let filter_server_list = if filters.is_empty() {
+        Vec::new()
+    } else {
+        json::from_slice(filters)?
+    };
+    Ok(RegisterBody {
+        filter_server_list,
+        topic_config_serialize_wrapper: table,
+    })
 }
 
 fn topic_from_text(text: &str) -> Result<TopicConfig, WireError> {
-    let malformed = |why| WireError::Malformed { what: "topic text", why };
+    let malformed = |why| WireError::Malformed {
+        what: "topic text",
+        why,
+    };
     let mut parts = text.splitn(6, ' ');
-    let name = parts.next().filter(|name| !name.is_empty()).ok_or_else(|| malformed("no name"))?;
-    let mut number = || parts.next().and_then(|n| n.parse::<i32>().ok()).ok_or_else(|| malformed("bad number"));
+    let name = parts
+        .next()
+        .filter(|name| !name.is_empty())
+        .ok_or_else(|| malformed("no name"))?;
+    let mut number = || {
+        parts
+            .next()
+            .and_then(|n| n.parse::<i32>().ok())
+            .ok_or_else(|| malformed("bad number"))
+    };
     let (read_queue_nums, write_queue_nums, perm) = (number()?, number()?, number()?);
     let topic_filter_type = match parts.next() {
         Some("MULTI_TAG") => FilterType::MultiTag,
@@ -172,7 +218,10 @@ fn topic_text(topic: &TopicConfig) -> String {
 }
 
 fn put_count(out: &mut Vec<u8>, count: usize) -> Result<(), WireError> {
-    let count = i32::try_from(count).map_err(|_| WireError::Malformed { what: WHAT, why: "a part is too long" })?;
+    let count = i32::try_from(count).map_err(|_| WireError::Malformed {
+        what: WHAT,
+        why: "a part is too long",
+    })?;
     out.extend_from_slice(&count.to_be_bytes());
     Ok(())
 }
@@ -189,10 +238,18 @@ mod tests {
 
     fn body() -> RegisterBody {
         let mut topic = TopicConfig::new("T", 4, 6);
-        topic.attributes.insert("message.type".into(), "FIFO".into());
+        topic
+            .attributes
+            .insert("message.type".into(), "FIFO".into());
         let topics = [topic, TopicConfig::new("U", 1, 4)];
-        let mut table =
-            TopicConfigTable::with_mappings(DataVersion { counter: 2, state_version: 0, timestamp: 7 }, topics);
+        let mut table = TopicConfigTable::with_mappings(
+            DataVersion {
+                counter: 2,
+                state_version: 0,
+                timestamp: 7,
+            },
+            topics,
+        );
         table.mapping_data_version = None;
         table.topic_queue_mapping_detail_map = None;
         table.topic_queue_mapping_info_map = None;
@@ -202,21 +259,33 @@ mod tests {
     #[test]
     fn all_three_forms_are_read() {
         let given = body();
-        assert_eq!(RegisterBody::decode(&given.encode(), 493, false).unwrap(), given);
+        assert_eq!(
+            RegisterBody::decode(&given.encode(), 493, false).unwrap(),
+            given
+        );
         let deflated = given.encode_deflated().unwrap();
         for compressed in [false, true] {
-            assert_eq!(RegisterBody::decode(&deflated, 493, compressed).unwrap(), given);
+            assert_eq!(
+                RegisterBody::decode(&deflated, 493, compressed).unwrap(),
+                given
+            );
         }
         let bare = json::to_vec(&given.topic_config_serialize_wrapper);
         assert_eq!(RegisterBody::decode(&bare, 36, false).unwrap(), given);
-        assert_eq!(RegisterBody::decode(b"", 493, false).unwrap(), RegisterBody::default());
+        assert_eq!(
+            RegisterBody::decode(b"", 493, false).unwrap(),
+            RegisterBody::default()
+        );
     }
 
     #[test]
     fn cuts_are_errors() {
         let deflated = body().encode_deflated().unwrap();
         for cut in 1..deflated.len() - 4 {
-            assert!(RegisterBody::decode(deflated.get(..cut).unwrap(), 493, true).is_err(), "{cut}");
+            assert!(
+                RegisterBody::decode(deflated.get(..cut).unwrap(), 493, true).is_err(),
+                "{cut}"
+            );
         }
     }
 

@@ -104,7 +104,11 @@ mod tests {
     fn old_clients_get_unquoted_keys() {
         let route = TopicRouteData {
             broker_datas: vec![BrokerData {
-                broker_addrs: [(0, "1.1.1.1:10911".to_owned()), (1, "1.1.1.2:10911".to_owned())].into(),
+                broker_addrs: [
+                    (0, "1.1.1.1:10911".to_owned()),
+                    (1, "1.1.1.2:10911".to_owned()),
+                ]
+                .into(),
                 broker_name: "broker-a".into(),
                 cluster: "C".into(),
                 ..BrokerData::default()
@@ -124,7 +128,10 @@ mod tests {
         assert_eq!(String::from_utf8(route.encode(401, false)).unwrap(), new);
         assert_eq!(String::from_utf8(route.encode(1, true)).unwrap(), new);
         for text in [old, &new] {
-            assert_eq!(json::from_slice::<TopicRouteData>(text.as_bytes()).unwrap(), route);
+            assert_eq!(
+                json::from_slice::<TopicRouteData>(text.as_bytes()).unwrap(),
+                route
+            );
         }
     }
 }

@@ -65,7 +65,13 @@ impl Default for TopicConfig {
 impl TopicConfig {
     /// A topic with as many queues to read as to write.
     pub fn new(topic: impl Into<String>, queues: i32, perm: i32) -> Self {
-        Self { topic_name: topic.into(), perm, read_queue_nums: queues, write_queue_nums: queues, ..Self::default() }
+        Self {
+            topic_name: topic.into(),
+            perm,
+            read_queue_nums: queues,
+            write_queue_nums: queues,
+            ..Self::default()
+        }
     }
 }
 
@@ -106,11 +112,20 @@ object! {
 
 impl TopicConfigTable {
     /// The table as 5.x brokers send it, with the empty mapping parts.
-    pub fn with_mappings(data_version: DataVersion, topics: impl IntoIterator<Item = TopicConfig>) -> Self {
+    pub fn with_mappings(
+        data_version: DataVersion,
+        topics: impl IntoIterator<Item = TopicConfig>,
+    ) -> Self {
         Self {
             data_version,
-            mapping_data_version: Some(DataVersion { timestamp: data_version.timestamp, ..DataVersion::default() }),
-            topic_config_table: topics.into_iter().map(|t| (t.topic_name.clone(), t)).collect(),
+            mapping_data_version: Some(DataVersion {
+                timestamp: data_version.timestamp,
+                ..DataVersion::default()
+            }),
+            topic_config_table: topics
+                .into_iter()
+                .map(|t| (t.topic_name.clone(), t))
+                .collect(),
             topic_queue_mapping_detail_map: Some(BTreeMap::new()),
             topic_queue_mapping_info_map: Some(BTreeMap::new()),
         }
@@ -127,14 +142,22 @@ mod tests {
         let old = r#"{"dataVersion":{"counter":"3","timestamp":1},"topicConfigTable":{"T":{"order":false,"perm":6,"readQueueNums":4,"topicFilterType":0,"topicName":"T","topicSysFlag":0,"writeQueueNums":"4"}}}"#;
         let table: TopicConfigTable = json::from_slice(old.as_bytes()).unwrap();
         assert_eq!(table.data_version.counter, 3);
-        assert_eq!(table.topic_config_table.get("T"), Some(&TopicConfig::new("T", 4, 6)));
-        let none: TopicConfigTable = json::from_slice(br#"{"dataVersion":null,"topicConfigTable":null}"#).unwrap();
+        assert_eq!(
+            table.topic_config_table.get("T"),
+            Some(&TopicConfig::new("T", 4, 6))
+        );
+        let none: TopicConfigTable =
+            json::from_slice(br#"{"dataVersion":null,"topicConfigTable":null}"#).unwrap();
         assert_eq!(none, TopicConfigTable::default());
     }
 
     #[test]
     fn the_new_table_is_written_as_apache_writes_it() {
-        let version = DataVersion { counter: 1, state_version: 0, timestamp: 9 };
+        let version = DataVersion {
+            counter: 1,
+            state_version: 0,
+            timestamp: 9,
+        };
         let table = TopicConfigTable::with_mappings(version, [TopicConfig::new("T", 4, 6)]);
         assert_eq!(
             String::from_utf8(json::to_vec_apache(&table)).unwrap(),

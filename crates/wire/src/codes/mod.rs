@@ -67,6 +67,9 @@ mod tests {
             assert_eq!(ResponseCode::from_code(code.code()), *code);
         }
         assert_eq!(RequestCode::from_code(-5), RequestCode::Unknown(-5));
-        assert_eq!(RequestCode::SendMessageV2.to_string(), "SEND_MESSAGE_V2(310)");
+        assert_eq!(
+            RequestCode::SendMessageV2.to_string(),
+            "SEND_MESSAGE_V2(310)"
+        );
     }
 }

@@ -45,7 +45,9 @@ super::header! {
 impl SearchOffsetRequest {
     /// True when the last offset not after the time is wanted.
     pub fn upper(&self) -> bool {
-        self.boundary_type.as_deref().is_some_and(|b| b.eq_ignore_ascii_case("UPPER"))
+        self.boundary_type
+            .as_deref()
+            .is_some_and(|b| b.eq_ignore_ascii_case("UPPER"))
     }
 }
 

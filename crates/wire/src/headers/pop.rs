@@ -184,13 +184,20 @@ mod tests {
     #[test]
     fn defaults_fill_what_is_absent() {
         let mut ext = ExtFields::new();
-        for (name, value) in
-            [("consumerGroup", "g"), ("topic", "T"), ("maxMsgNums", "3"), ("invisibleTime", "0"), ("gantry", "1")]
-        {
+        for (name, value) in [
+            ("consumerGroup", "g"),
+            ("topic", "T"),
+            ("maxMsgNums", "3"),
+            ("invisibleTime", "0"),
+            ("gantry", "1"),
+        ] {
             ext.put(name, value);
         }
         let pop = PopRequest::decode(&ext).unwrap();
-        assert_eq!((pop.queue_id, pop.poll_ms, pop.gantry, pop.order), (-1, 0, Some(true), None));
+        assert_eq!(
+            (pop.queue_id, pop.poll_ms, pop.gantry, pop.order),
+            (-1, 0, Some(true), None)
+        );
         let mut again = ExtFields::new();
         pop.encode(&mut again);
         assert_eq!(PopRequest::decode(&again).unwrap(), pop);

@@ -68,7 +68,9 @@ const V1: Names = Names([
     "batch",
     "brokerName",
 ]);
-const V2: Names = Names(["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n"]);
+const V2: Names = Names([
+    "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n",
+]);
 
 impl SendRequest {
     /// Reads the header with the names that go with the request's code: long for 10 and 324, one
@@ -97,8 +99,22 @@ impl SendRequest {
     }
 
     fn read(ext: &ExtFields, names: &Names) -> Result<Self, WireError> {
-        let [group, topic, template, queues, queue, sys, born, flag, properties, times, unit, max, batch, broker] =
-            names.0;
+        let [
+            group,
+            topic,
+            template,
+            queues,
+            queue,
+            sys,
+            born,
+            flag,
+            properties,
+            times,
+            unit,
+            max,
+            batch,
+            broker,
+        ] = names.0;
         let number = |field| ext.optional::<i32>(field);
         Ok(Self {
             producer_group: ext.required(group)?,
@@ -119,8 +135,22 @@ impl SendRequest {
     }
 
     fn write(&self, ext: &mut ExtFields, names: &Names) {
-        let [group, topic, template, queues, queue, sys, born, flag, properties, times, unit, max, batch, broker] =
-            names.0;
+        let [
+            group,
+            topic,
+            template,
+            queues,
+            queue,
+            sys,
+            born,
+            flag,
+            properties,
+            times,
+            unit,
+            max,
+            batch,
+            broker,
+        ] = names.0;
         ext.put(group, &self.producer_group);
         ext.put(topic, &self.topic);
         ext.put(template, &self.default_topic);
@@ -205,7 +235,10 @@ mod tests {
         };
         let mut ext = ExtFields::new();
         request.encode(&mut ext);
-        assert_eq!((ext.get("b"), ext.get("m"), ext.get("l")), (Some("T"), Some("true"), None));
+        assert_eq!(
+            (ext.get("b"), ext.get("m"), ext.get("l")),
+            (Some("T"), Some("true"), None)
+        );
         assert_eq!(SendRequest::decode(&ext).unwrap(), request);
         let mut cmd = Command::request(RequestCode::SendMessage);
         request.encode_v1(&mut cmd.ext);
@@ -221,6 +254,9 @@ mod tests {
         }
         assert!(SendRequest::decode(&ext).unwrap().batch);
         ext.remove("b");
-        assert_eq!(SendRequest::decode(&ext), Err(WireError::MissingField { field: "b" }));
+        assert_eq!(
+            SendRequest::decode(&ext),
+            Err(WireError::MissingField { field: "b" })
+        );
     }
 }

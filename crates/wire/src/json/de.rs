@@ -68,7 +68,10 @@ impl Value {
             // 2^63: what a double can say without leaving the range of i64.
             Ok(number) if number.abs() < 9.2e18 =>
             {
-                #[allow(clippy::cast_possible_truncation, reason = "checked to lie inside the range")]
+                #[allow(
+                    clippy::cast_possible_truncation,
+                    reason = "checked to lie inside the range"
+                )]
                 Ok(i128::from(number as i64))
             }
             _ => Err(self.unexpected("a 64-bit number")),
@@ -77,7 +80,9 @@ impl Value {
 
     fn float(&self) -> Result<f64, Error> {
         match self {
-            Self::Number(text) | Self::String(text) => text.trim().parse().map_err(|_| self.unexpected("a number")),
+            Self::Number(text) | Self::String(text) => {
+                text.trim().parse().map_err(|_| self.unexpected("a number"))
+            }
             Self::Null => Ok(0.0),
             Self::Bool(_) | Self::Array(_) | Self::Object(_) => Err(self.unexpected("a number")),
         }
@@ -132,9 +137,9 @@ impl<'de> Deserializer<'de> for Value {
             }
             Self::String(text) => visitor.visit_string(text),
             Self::Array(items) => visitor.visit_seq(SeqDeserializer::new(items.into_iter())),
-            Self::Object(entries) => {
-                visitor.visit_map(MapDeserializer::new(entries.into_iter().map(|(k, v)| (Key(k), v))))
-            }
+            Self::Object(entries) => visitor.visit_map(MapDeserializer::new(
+                entries.into_iter().map(|(k, v)| (Key(k), v)),
+            )),
         }
     }
 
@@ -165,13 +170,19 @@ impl<'de> Deserializer<'de> for Value {
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self {
             Self::Null => visitor.visit_none(),
-            Self::Bool(_) | Self::Number(_) | Self::String(_) | Self::Array(_) | Self::Object(_) => {
-                visitor.visit_some(self)
-            }
+            Self::Bool(_)
+            | Self::Number(_)
+            | Self::String(_)
+            | Self::Array(_)
+            | Self::Object(_) => visitor.visit_some(self),
         }
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -183,7 +194,9 @@ impl<'de> Deserializer<'de> for Value {
             Self::Object(_) if self.get("$ref").is_some() => {
                 visitor.visit_seq(SeqDeserializer::new(core::iter::empty::<Value>()))
             }
-            Self::Bool(_) | Self::Number(_) | Self::String(_) | Self::Object(_) => Err(self.unexpected("an array")),
+            Self::Bool(_) | Self::Number(_) | Self::String(_) | Self::Object(_) => {
+                Err(self.unexpected("an array"))
+            }
         }
     }
 
@@ -196,7 +209,9 @@ impl<'de> Deserializer<'de> for Value {
                 return Err(self.unexpected("an object"));
             }
         };
-        visitor.visit_map(MapDeserializer::new(entries.into_iter().map(|(k, v)| (Key(k), v))))
+        visitor.visit_map(MapDeserializer::new(
+            entries.into_iter().map(|(k, v)| (Key(k), v)),
+        ))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -216,7 +231,9 @@ impl<'de> Deserializer<'de> for Value {
         let mut seen = std::collections::HashSet::new();
         entries.reverse();
         entries.retain(|(key, _)| seen.insert(key.clone()));
-        visitor.visit_map(MapDeserializer::new(entries.into_iter().map(|(k, v)| (Key(k), v))))
+        visitor.visit_map(MapDeserializer::new(
+            entries.into_iter().map(|(k, v)| (Key(k), v)),
+        ))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -245,7 +262,10 @@ fn variant(text: &str, variants: &'static [&'static str]) -> Option<&'static str
     if let Ok(ordinal) = text.parse::<usize>() {
         return variants.get(ordinal).copied();
     }
-    variants.iter().find(|name| name.eq_ignore_ascii_case(text)).copied()
+    variants
+        .iter()
+        .find(|name| name.eq_ignore_ascii_case(text))
+        .copied()
 }
 
 /// A map key: text that also serves as a number.
@@ -277,7 +297,11 @@ impl<'de> Deserializer<'de> for Key {
     key_integers!(deserialize_i32 visit_i32 i32, deserialize_i64 visit_i64 i64,
         deserialize_u32 visit_u32 u32, deserialize_u64 visit_u64 u64);
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Error> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -309,7 +333,11 @@ impl<'de> VariantAccess<'de> for Variant {
     fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, Error> {
         Err(Error("a name has no content".to_owned()))
     }
-    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], _: V) -> Result<V::Value, Error> {
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Error> {
         Err(Error("a name has no content".to_owned()))
     }
 }

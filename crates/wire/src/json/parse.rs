@@ -18,7 +18,9 @@ pub(crate) fn parse(text: &str, values_max: usize) -> Result<Value, WireError> {
 }
 
 fn value(at: &mut Cursor<'_>, depth: usize, left: &mut usize) -> Result<Value, WireError> {
-    *left = left.checked_sub(1).ok_or_else(|| at.error("too many values"))?;
+    *left = left
+        .checked_sub(1)
+        .ok_or_else(|| at.error("too many values"))?;
     if depth > DEPTH_MAX {
         return Err(at.error("nested too deep"));
     }
@@ -98,9 +100,13 @@ mod tests {
 
     #[test]
     fn loose_forms_are_read() {
-        let tree = parse("{0:'a', {\"topic\":\"T\"}:[1,2.5,-3,], \"n\":null, k:true, /*x*/ \"s\":{}}\n").unwrap();
+        let tree =
+            parse("{0:'a', {\"topic\":\"T\"}:[1,2.5,-3,], \"n\":null, k:true, /*x*/ \"s\":{}}\n")
+                .unwrap();
         assert_eq!(tree.get("0"), Some(&Value::String("a".into())));
-        assert!(matches!(tree.get("{\"topic\":\"T\"}"), Some(Value::Array(items)) if items.len() == 3));
+        assert!(
+            matches!(tree.get("{\"topic\":\"T\"}"), Some(Value::Array(items)) if items.len() == 3)
+        );
         assert_eq!(tree.get("n"), Some(&Value::Null));
         assert_eq!(tree.get("k"), Some(&Value::Bool(true)));
         assert_eq!(tree.get("s"), Some(&Value::Object(Vec::new())));
@@ -108,7 +114,9 @@ mod tests {
 
     #[test]
     fn broken_text_is_an_error() {
-        for text in ["", "{", "[", "\"", "{a}", "{\"a\":}", "[1 2]", "{} {}", "abc", "{{:1}", "-", "/"] {
+        for text in [
+            "", "{", "[", "\"", "{a}", "{\"a\":}", "[1 2]", "{} {}", "abc", "{{:1}", "-", "/",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
         assert!(parse(&"[".repeat(100_000)).is_err());

@@ -22,7 +22,10 @@ impl Value {
     /// The value of a key of an object.
     pub fn get(&self, key: &str) -> Option<&Value> {
         match self {
-            Self::Object(entries) => entries.iter().find(|(name, _)| name == key).map(|(_, value)| value),
+            Self::Object(entries) => entries
+                .iter()
+                .find(|(name, _)| name == key)
+                .map(|(_, value)| value),
             Self::Null | Self::Bool(_) | Self::Number(_) | Self::String(_) | Self::Array(_) => None,
         }
     }

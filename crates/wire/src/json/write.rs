@@ -19,7 +19,10 @@ pub enum KeyStyle {
 
 pub(crate) fn to_vec<T: Serialize>(value: &T, keys: KeyStyle) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
-    let formatter = Keys { style: keys, key: Key::None };
+    let formatter = Keys {
+        style: keys,
+        key: Key::None,
+    };
     let mut serializer = serde_json::Serializer::with_formatter(&mut out, formatter);
     match value.serialize(&mut serializer) {
         Ok(()) => out,
@@ -83,7 +86,11 @@ impl Formatter for Keys {
     integers!(write_i8 i8, write_i16 i16, write_i32 i32, write_i64 i64, write_u8 u8, write_u16 u16,
         write_u32 u32, write_u64 u64);
 
-    fn begin_object_key<W: ?Sized + io::Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+    fn begin_object_key<W: ?Sized + io::Write>(
+        &mut self,
+        out: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
         self.key = Key::Pending;
         CompactFormatter.begin_object_key(out, first)
     }
@@ -94,20 +101,36 @@ impl Formatter for Keys {
     }
 
     fn begin_string<W: ?Sized + io::Write>(&mut self, out: &mut W) -> io::Result<()> {
-        if self.key == Key::Pending { Ok(()) } else { out.write_all(b"\"") }
+        if self.key == Key::Pending {
+            Ok(())
+        } else {
+            out.write_all(b"\"")
+        }
     }
 
     fn end_string<W: ?Sized + io::Write>(&mut self, out: &mut W) -> io::Result<()> {
         self.open_quote(out)?;
-        if self.key == Key::Raw { Ok(()) } else { out.write_all(b"\"") }
+        if self.key == Key::Raw {
+            Ok(())
+        } else {
+            out.write_all(b"\"")
+        }
     }
 
-    fn write_string_fragment<W: ?Sized + io::Write>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
+    fn write_string_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        out: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
         self.open_quote(out)?;
         out.write_all(fragment.as_bytes())
     }
 
-    fn write_char_escape<W: ?Sized + io::Write>(&mut self, out: &mut W, escape: CharEscape) -> io::Result<()> {
+    fn write_char_escape<W: ?Sized + io::Write>(
+        &mut self,
+        out: &mut W,
+        escape: CharEscape,
+    ) -> io::Result<()> {
         if self.key == Key::Pending && matches!(escape, CharEscape::AsciiControl(0)) {
             if self.style == KeyStyle::Standard {
                 return self.open_quote(out);
@@ -148,7 +171,10 @@ pub(crate) fn push_integer(n: i128, out: &mut String) {
         out.push('-');
     }
     let mut buffer = [0; 20];
-    let used = digits(u64::try_from(n.unsigned_abs()).unwrap_or(u64::MAX), &mut buffer);
+    let used = digits(
+        u64::try_from(n.unsigned_abs()).unwrap_or(u64::MAX),
+        &mut buffer,
+    );
     for digit in buffer.iter().skip(20 - used) {
         out.push(char::from(*digit));
     }

@@ -35,7 +35,9 @@ pub fn decode_batch(body: &[u8]) -> Result<Vec<BatchEntry<'_>>, WireError> {
     let mut entries = Vec::new();
     while !at.is_empty() {
         let size = usize::try_from(at.i32()?).map_err(|_| malformed("negative size"))?;
-        let size = size.checked_sub(4).ok_or_else(|| malformed("size is too small"))?;
+        let size = size
+            .checked_sub(4)
+            .ok_or_else(|| malformed("size is too small"))?;
         let mut entry = Reader::new(at.take(size)?, WHAT);
         entry.take(8)?;
         let flag = entry.i32()?;
@@ -44,16 +46,26 @@ pub fn decode_batch(body: &[u8]) -> Result<Vec<BatchEntry<'_>>, WireError> {
         if !entry.is_empty() {
             return Err(malformed("size is too large"));
         }
-        entries.push(BatchEntry { flag, body, properties });
+        entries.push(BatchEntry {
+            flag,
+            body,
+            properties,
+        });
     }
-    if entries.is_empty() { Err(malformed("no entries")) } else { Ok(entries) }
+    if entries.is_empty() {
+        Err(malformed("no entries"))
+    } else {
+        Ok(entries)
+    }
 }
 
 /// Writes a batch body.
 ///
 /// # Errors
 /// [`WireError::TooLong`] for a part its length field cannot say.
-pub fn encode_batch<'a>(entries: impl IntoIterator<Item = BatchEntry<'a>>) -> Result<Vec<u8>, WireError> {
+pub fn encode_batch<'a>(
+    entries: impl IntoIterator<Item = BatchEntry<'a>>,
+) -> Result<Vec<u8>, WireError> {
     let mut out = Vec::new();
     for entry in entries {
         if entry.properties.len() > PROPERTIES_MAX_BYTES {
@@ -64,13 +76,25 @@ pub fn encode_batch<'a>(entries: impl IntoIterator<Item = BatchEntry<'a>>) -> Re
             });
         }
         let size = ENTRY_MIN_BYTES + entry.body.len() + entry.properties.len();
-        let too_long = || WireError::TooLong { what: WHAT, size, limit: 2_147_483_647 };
+        let too_long = || WireError::TooLong {
+            what: WHAT,
+            size,
+            limit: 2_147_483_647,
+        };
         out.extend(i32::try_from(size).map_err(|_| too_long())?.to_be_bytes());
         out.extend([0; 8]);
         out.extend(entry.flag.to_be_bytes());
-        out.extend(i32::try_from(entry.body.len()).map_err(|_| too_long())?.to_be_bytes());
+        out.extend(
+            i32::try_from(entry.body.len())
+                .map_err(|_| too_long())?
+                .to_be_bytes(),
+        );
         out.extend_from_slice(entry.body);
-        out.extend(i16::try_from(entry.properties.len()).map_err(|_| too_long())?.to_be_bytes());
+        out.extend(
+            i16::try_from(entry.properties.len())
+                .map_err(|_| too_long())?
+                .to_be_bytes(),
+        );
         out.extend_from_slice(entry.properties);
     }
     Ok(out)
@@ -83,8 +107,16 @@ mod tests {
     #[test]
     fn entries_round_trip_and_cuts_are_errors() {
         let entries = [
-            BatchEntry { flag: 3, body: b"one", properties: b"TAGS\x01a" },
-            BatchEntry { flag: 0, body: b"", properties: b"" },
+            BatchEntry {
+                flag: 3,
+                body: b"one",
+                properties: b"TAGS\x01a",
+            },
+            BatchEntry {
+                flag: 0,
+                body: b"",
+                properties: b"",
+            },
         ];
         let bytes = encode_batch(entries).unwrap();
         assert_eq!(decode_batch(&bytes).unwrap(), entries);

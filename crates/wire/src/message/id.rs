@@ -14,7 +14,11 @@ pub fn offset_msg_id(store_host: SocketAddr, physical_offset: i64) -> String {
     let mut hex = |bytes: &[u8]| {
         for byte in bytes {
             for nibble in [byte >> 4, byte & 15] {
-                id.push(char::from_digit(u32::from(nibble), 16).unwrap_or('0').to_ascii_uppercase());
+                id.push(
+                    char::from_digit(u32::from(nibble), 16)
+                        .unwrap_or('0')
+                        .to_ascii_uppercase(),
+                );
             }
         }
     };
@@ -36,10 +40,15 @@ pub fn parse_offset_msg_id(id: &str) -> Result<(SocketAddr, i64), WireError> {
     if id.len() != 32 && id.len() != 56 {
         return Err(malformed("length is neither 32 nor 56"));
     }
-    let digits: Option<Vec<u8>> = id.chars().map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok())).collect();
+    let digits: Option<Vec<u8>> = id
+        .chars()
+        .map(|c| c.to_digit(16).and_then(|d| u8::try_from(d).ok()))
+        .collect();
     let digits = digits.ok_or_else(|| malformed("not hexadecimal"))?;
-    let bytes: Vec<u8> =
-        digits.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect();
+    let bytes: Vec<u8> = digits
+        .chunks_exact(2)
+        .map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit))
+        .collect();
     let mut at = Reader::new(&bytes, WHAT);
     let ip = if id.len() == 32 {
         IpAddr::V4(Ipv4Addr::from(at.octets::<4>()?))
@@ -52,13 +61,15 @@ pub fn parse_offset_msg_id(id: &str) -> Result<(SocketAddr, i64), WireError> {
 
 /// Formats bytes as upper-case hex, for client ids and the like.
 pub fn upper_hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing into a string cannot fail.
-        if write!(text, "{byte:02X}").is_err() {
-            text.clear();
-        }
-        text
-    })
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            // Writing into a string cannot fail.
+            if write!(text, "{byte:02X}").is_err() {
+                text.clear();
+            }
+            text
+        })
 }
 
 #[cfg(test)]
@@ -79,7 +90,13 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
-        for id in ["", "7F", &"G".repeat(32), &"F".repeat(32), "\u{e9}".repeat(16).as_str()] {
+        for id in [
+            "",
+            "7F",
+            &"G".repeat(32),
+            &"F".repeat(32),
+            "\u{e9}".repeat(16).as_str(),
+        ] {
             assert!(parse_offset_msg_id(id).is_err(), "{id}");
         }
     }

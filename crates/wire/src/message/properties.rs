@@ -208,7 +208,13 @@ impl Properties {
                 properties.entries.iter().position(|(n, _)| n == name)
             } else {
                 if places.is_empty() {
-                    places.extend(properties.entries.iter().enumerate().map(|(i, (n, _))| (n.clone(), i)));
+                    places.extend(
+                        properties
+                            .entries
+                            .iter()
+                            .enumerate()
+                            .map(|(i, (n, _))| (n.clone(), i)),
+                    );
                 }
                 places.get(name).copied()
             };
@@ -227,7 +233,10 @@ impl Properties {
 
     /// The value of a name.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.entries.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+        self.entries
+            .iter()
+            .find(|(n, _)| n == name)
+            .map(|(_, v)| v.as_str())
     }
 
     /// Sets a value; an empty one removes the name, as the encoding cannot say it. Separators inside
@@ -267,7 +276,11 @@ impl Properties {
 
     /// The text, ending with the value separator (empty without entries).
     pub fn encode(&self) -> String {
-        let len = self.entries.iter().map(|(n, v)| n.len() + v.len() + 2).sum();
+        let len = self
+            .entries
+            .iter()
+            .map(|(n, v)| n.len() + v.len() + 2)
+            .sum();
         let mut text = String::with_capacity(len);
         for (name, value) in &self.entries {
             push(&mut text, name, value);
@@ -282,7 +295,11 @@ impl Properties {
     pub fn encode_checked(&self) -> Result<String, WireError> {
         let text = self.encode();
         if text.len() > PROPERTIES_MAX_BYTES {
-            return Err(WireError::TooLong { what: "properties", size: text.len(), limit: PROPERTIES_MAX_BYTES });
+            return Err(WireError::TooLong {
+                what: "properties",
+                size: text.len(),
+                limit: PROPERTIES_MAX_BYTES,
+            });
         }
         Ok(text)
     }
@@ -310,7 +327,11 @@ pub fn push(text: &mut String, name: &str, value: &str) {
 }
 
 fn clean(text: String) -> String {
-    if text.contains([NAME_END, VALUE_END]) { text.replace([NAME_END, VALUE_END], "") } else { text }
+    if text.contains([NAME_END, VALUE_END]) {
+        text.replace([NAME_END, VALUE_END], "")
+    } else {
+        text
+    }
 }
 
 fn entries(text: &str) -> impl Iterator<Item = (&str, &str)> {
@@ -341,7 +362,10 @@ impl<'a> PropertiesView<'a> {
         self.bytes.split(|b| *b == 2).filter_map(|entry| {
             let (name, value) = entry.split_at_checked(entry.iter().position(|b| *b == 1)?)?;
             let value = value.get(1..)?;
-            let pair = (core::str::from_utf8(name).ok()?, core::str::from_utf8(value).ok()?);
+            let pair = (
+                core::str::from_utf8(name).ok()?,
+                core::str::from_utf8(value).ok()?,
+            );
             (!name.is_empty() && !value.is_empty()).then_some(pair)
         })
     }
@@ -367,12 +391,18 @@ mod tests {
 
     #[test]
     fn both_endings_are_read() {
-        for text in ["a\u{1}1\u{2}b\u{1}x\u{1}y\u{2}", "a\u{1}1\u{2}b\u{1}x\u{1}y"] {
+        for text in [
+            "a\u{1}1\u{2}b\u{1}x\u{1}y\u{2}",
+            "a\u{1}1\u{2}b\u{1}x\u{1}y",
+        ] {
             let properties = Properties::parse(text);
             assert_eq!(properties.get("a"), Some("1"));
             assert_eq!(properties.len(), 2);
         }
-        assert_eq!(PropertiesView::new(b"a\x011\x02b\x01x\x01y").get("b"), Some("x\u{1}y"));
+        assert_eq!(
+            PropertiesView::new(b"a\x011\x02b\x01x\x01y").get("b"),
+            Some("x\u{1}y")
+        );
     }
 
     #[test]
@@ -402,9 +432,19 @@ mod tests {
 
     #[test]
     fn many_entries_are_read_in_order() {
-        let text: String = (0..100).chain([5]).map(|i| format!("n{i}\u{1}{}\u{2}", i + 1)).collect();
+        let text: String = (0..100)
+            .chain([5])
+            .map(|i| format!("n{i}\u{1}{}\u{2}", i + 1))
+            .collect();
         let properties = Properties::parse(&text);
-        assert_eq!((properties.len(), properties.get("n5"), properties.get("n99")), (100, Some("6"), Some("100")));
+        assert_eq!(
+            (
+                properties.len(),
+                properties.get("n5"),
+                properties.get("n99")
+            ),
+            (100, Some("6"), Some("100"))
+        );
         assert_eq!(properties.iter().nth(40), Some(("n40", "41")));
         assert_eq!(PropertiesView::new(text.as_bytes()).to_owned(), properties);
     }

@@ -23,7 +23,10 @@ impl<'a> Reader<'a> {
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
-        let (head, rest) = self.rest.split_first_chunk::<N>().ok_or_else(|| self.cut())?;
+        let (head, rest) = self
+            .rest
+            .split_first_chunk::<N>()
+            .ok_or_else(|| self.cut())?;
         self.rest = rest;
         Ok(*head)
     }

@@ -74,8 +74,17 @@ fn host_bytes(host: SocketAddr) -> usize {
 /// Size of the encoded record, bytes.
 pub fn record_size(fields: &RecordFields<'_>) -> usize {
     let hosts = host_bytes(fields.born_host) + host_bytes(fields.store_host);
-    let topic_length = if fields.topic.len() > TOPIC_V1_MAX_BYTES { 2 } else { 1 };
-    RECORD_MIN_BYTES - 1 - 16 + hosts + topic_length + fields.topic.len() + fields.body.len() + fields.properties.len()
+    let topic_length = if fields.topic.len() > TOPIC_V1_MAX_BYTES {
+        2
+    } else {
+        1
+    };
+    RECORD_MIN_BYTES - 1 - 16
+        + hosts
+        + topic_length
+        + fields.topic.len()
+        + fields.body.len()
+        + fields.properties.len()
 }
 
 /// Appends a whole record to `out`, with queue offset, physical offset and store time zero:
@@ -87,10 +96,12 @@ pub fn encode_record(fields: &RecordFields<'_>, out: &mut Vec<u8>) -> Result<(),
     let long = |what, size, limit| WireError::TooLong { what, size, limit };
     let size = record_size(fields);
     let total = i32::try_from(size).map_err(|_| long("record", size, 2_147_483_647))?;
-    let body_len = i32::try_from(fields.body.len()).map_err(|_| long("body", size, 2_147_483_647))?;
+    let body_len =
+        i32::try_from(fields.body.len()).map_err(|_| long("body", size, 2_147_483_647))?;
     let properties_len = i16::try_from(fields.properties.len())
         .map_err(|_| long("properties", fields.properties.len(), PROPERTIES_MAX_BYTES))?;
-    let topic_len = i16::try_from(fields.topic.len()).map_err(|_| long("topic", fields.topic.len(), 32_767))?;
+    let topic_len =
+        i16::try_from(fields.topic.len()).map_err(|_| long("topic", fields.topic.len(), 32_767))?;
     let short_topic = u8::try_from(topic_len).ok().filter(|len| *len <= 127);
     let mut sys_flag = fields.sys_flag & !(BORN_HOST_V6 | STORE_HOST_V6);
     if fields.born_host.is_ipv6() {
@@ -102,7 +113,14 @@ pub fn encode_record(fields: &RecordFields<'_>, out: &mut Vec<u8>) -> Result<(),
 
     out.reserve(size);
     put_i32(out, total);
-    put_i32(out, if short_topic.is_some() { MAGIC_V1 } else { MAGIC_V2 });
+    put_i32(
+        out,
+        if short_topic.is_some() {
+            MAGIC_V1
+        } else {
+            MAGIC_V2
+        },
+    );
     out.extend_from_slice(&body_crc(fields.body).to_be_bytes());
     put_i32(out, fields.queue_id);
     put_i32(out, fields.flag);
@@ -145,7 +163,10 @@ fn put_host(out: &mut Vec<u8>, host: SocketAddr) {
 
 /// Sets what is known only under the put lock. `rec` starts with a record of [`encode_record`].
 pub fn patch_record(rec: &mut [u8], queue_offset: i64, physical_offset: i64, store_ts_ms: i64) {
-    let sys_flag = rec.get(AT_SYS_FLAG..).and_then(|b| b.first_chunk()).map_or(0, |b| i32::from_be_bytes(*b));
+    let sys_flag = rec
+        .get(AT_SYS_FLAG..)
+        .and_then(|b| b.first_chunk())
+        .map_or(0, |b| i32::from_be_bytes(*b));
     let shift = if sys_flag & BORN_HOST_V6 != 0 { 12 } else { 0 };
     let mut set = |at: usize, n: i64| {
         if let Some(slot) = rec.get_mut(at..).and_then(|b| b.first_chunk_mut()) {
@@ -277,7 +298,11 @@ impl<'a> RecordView<'a> {
         if actual == self.body_crc {
             return Ok(());
         }
-        Err(WireError::Checksum { what: "message body", expected: self.body_crc, actual })
+        Err(WireError::Checksum {
+            what: "message body",
+            expected: self.body_crc,
+            actual,
+        })
     }
 
     /// The whole record.
@@ -350,10 +375,15 @@ impl<'a> RecordView<'a> {
 }
 
 fn host(at: &mut Reader<'_>, v6: bool) -> Result<SocketAddr, WireError> {
-    let ip =
-        if v6 { IpAddr::V6(Ipv6Addr::from(at.octets::<16>()?)) } else { IpAddr::V4(Ipv4Addr::from(at.octets::<4>()?)) };
-    let port =
-        u16::try_from(at.i32()?).map_err(|_| WireError::Malformed { what: WHAT, why: "port is out of range" })?;
+    let ip = if v6 {
+        IpAddr::V6(Ipv6Addr::from(at.octets::<16>()?))
+    } else {
+        IpAddr::V4(Ipv4Addr::from(at.octets::<4>()?))
+    };
+    let port = u16::try_from(at.i32()?).map_err(|_| WireError::Malformed {
+        what: WHAT,
+        why: "port is out of range",
+    })?;
     Ok(SocketAddr::new(ip, port))
 }
 

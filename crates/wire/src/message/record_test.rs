@@ -34,11 +34,23 @@ fn records_come_back_as_they_were() {
             assert_eq!(bytes.len(), record_size(&given));
             patch_record(&mut bytes, 11, 22, 33);
             let view = RecordView::parse_checked(&bytes).unwrap();
-            assert_eq!((view.queue_offset, view.physical_offset, view.store_ts_ms), (11, 22, 33));
+            assert_eq!(
+                (view.queue_offset, view.physical_offset, view.store_ts_ms),
+                (11, 22, 33)
+            );
             assert_eq!((view.topic, view.body), (topic, b"hello".as_slice()));
-            assert_eq!((view.born_host, view.store_host), (given.born_host, given.store_host));
-            assert_eq!((view.tags(), view.keys(), view.uniq_key()), (Some("a"), Some("k1 k2"), Some("U")));
-            assert_eq!((view.v2, view.reconsume_times, view.prepared_offset), (topic.len() > 127, 2, 99));
+            assert_eq!(
+                (view.born_host, view.store_host),
+                (given.born_host, given.store_host)
+            );
+            assert_eq!(
+                (view.tags(), view.keys(), view.uniq_key()),
+                (Some("a"), Some("k1 k2"), Some("U"))
+            );
+            assert_eq!(
+                (view.v2, view.reconsume_times, view.prepared_offset),
+                (topic.len() > 127, 2, 99)
+            );
             let mut again = Vec::new();
             encode_record(&view.fields(), &mut again).unwrap();
             patch_record(&mut again, 11, 22, 33);
@@ -54,8 +66,14 @@ fn fixed_positions_are_apaches() {
     encode_record(&fields("T", "1.2.3.4:5", "127.0.0.1:10911"), &mut bytes).unwrap();
     assert_eq!(bytes.get(4..8).unwrap(), [0xda, 0xa3, 0x20, 0xa7]);
     assert_eq!(bytes.get(48..56).unwrap(), [1, 2, 3, 4, 0, 0, 0, 5]);
-    assert_eq!(bytes.get(84..93).unwrap(), [0, 0, 0, 5, b'h', b'e', b'l', b'l', b'o']);
-    assert_eq!(bytes.len(), RECORD_MIN_BYTES + 1 + 5 + fields("T", "1.1.1.1:1", "1.1.1.1:1").properties.len());
+    assert_eq!(
+        bytes.get(84..93).unwrap(),
+        [0, 0, 0, 5, b'h', b'e', b'l', b'l', b'o']
+    );
+    assert_eq!(
+        bytes.len(),
+        RECORD_MIN_BYTES + 1 + 5 + fields("T", "1.1.1.1:1", "1.1.1.1:1").properties.len()
+    );
 }
 
 #[test]
@@ -63,7 +81,10 @@ fn cuts_and_damage_are_errors() {
     let mut bytes = Vec::new();
     encode_record(&fields("T", "1.2.3.4:5", "[::1]:10911"), &mut bytes).unwrap();
     for cut in 0..bytes.len() {
-        assert!(RecordView::parse(bytes.get(..cut).unwrap()).is_err(), "{cut}");
+        assert!(
+            RecordView::parse(bytes.get(..cut).unwrap()).is_err(),
+            "{cut}"
+        );
     }
     for at in 0..bytes.len() {
         for bit in 0..8 {

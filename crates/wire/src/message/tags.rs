@@ -2,7 +2,9 @@
 
 /// Java's `String.hashCode`: over UTF-16 units, wrapping at 32 bits.
 pub fn java_string_hash(text: &str) -> i32 {
-    text.encode_utf16().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
+    text.encode_utf16().fold(0i32, |hash, unit| {
+        hash.wrapping_mul(31).wrapping_add(i32::from(unit))
+    })
 }
 
 /// The tag hash of a message, sign-extended; 0 without a tag.

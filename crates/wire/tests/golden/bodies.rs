@@ -23,8 +23,11 @@ fn normal(value: &json::Value) -> Value {
             Value::Array(items)
         }
         json::Value::Object(entries) => {
-            let sorted: BTreeMap<String, Value> =
-                entries.iter().filter(|(_, v)| *v != json::Value::Null).map(|(k, v)| (k.clone(), normal(v))).collect();
+            let sorted: BTreeMap<String, Value> = entries
+                .iter()
+                .filter(|(_, v)| *v != json::Value::Null)
+                .map(|(k, v)| (k.clone(), normal(v)))
+                .collect();
             Value::Object(sorted.into_iter().collect())
         }
     }
@@ -32,9 +35,9 @@ fn normal(value: &json::Value) -> Value {
 
 fn contains(all: &Value, part: &Value) -> bool {
     match (all, part) {
-        (Value::Object(all), Value::Object(part)) => {
-            part.iter().all(|(key, value)| all.get(key).is_some_and(|found| contains(found, value)))
-        }
+        (Value::Object(all), Value::Object(part)) => part
+            .iter()
+            .all(|(key, value)| all.get(key).is_some_and(|found| contains(found, value))),
         (Value::Array(all), Value::Array(part)) => {
             all.len() == part.len() && all.iter().zip(part).all(|(a, p)| contains(a, p))
         }
@@ -45,7 +48,8 @@ fn contains(all: &Value, part: &Value) -> bool {
 /// Reads the body, writes it as Apache would, and compares the trees.
 /// What an older release leaves out may be added.
 fn body_round_trip<T: DeserializeOwned + Serialize>(at: &str, bytes: &[u8], old: bool) {
-    let value: T = json::from_slice(bytes).unwrap_or_else(|e| panic!("{at}: {e}: {}", String::from_utf8_lossy(bytes)));
+    let value: T = json::from_slice(bytes)
+        .unwrap_or_else(|e| panic!("{at}: {e}: {}", String::from_utf8_lossy(bytes)));
     let written = json::to_vec_apache(&value);
     let (given, again) = (json::parse(bytes).unwrap(), json::parse(&written).unwrap());
     if old {
@@ -108,8 +112,12 @@ fn typed_body(frame: &Frame, cmd: &Command) -> bool {
         (C::QueryCorrectionOffset, false) => body_round_trip::<body::offsets::CorrectionOffsets>,
         (C::ViewBrokerStatsData, false) => body_round_trip::<body::stats::BrokerStatsData>,
         (C::QueryConsumeQueue, false) => body_round_trip::<body::inspect::QueueEntries>,
-        (C::QuerySubscriptionByConsumer, false) => body_round_trip::<body::inspect::GroupSubscription>,
-        (C::ConsumeMessageDirectly, false) => body_round_trip::<body::inspect::ConsumeDirectlyResult>,
+        (C::QuerySubscriptionByConsumer, false) => {
+            body_round_trip::<body::inspect::GroupSubscription>
+        }
+        (C::ConsumeMessageDirectly, false) => {
+            body_round_trip::<body::inspect::ConsumeDirectlyResult>
+        }
         (C::QueryAssignment, true) => body_round_trip::<body::QueryAssignmentRequest>,
         (C::QueryAssignment, false) => body_round_trip::<body::QueryAssignmentResponse>,
         (C::SetMessageRequestMode, true) => body_round_trip::<body::SetRequestMode>,
@@ -117,7 +125,11 @@ fn typed_body(frame: &Frame, cmd: &Command) -> bool {
         (C::BatchAckMessage, true) => body_round_trip::<body::BatchAckBody>,
         _ => return false,
     };
-    check(&frame.at, &bytes, frame.request && !frame.source.starts_with("java-5"));
+    check(
+        &frame.at,
+        &bytes,
+        frame.request && !frame.source.starts_with("java-5"),
+    );
     true
 }
 
@@ -137,13 +149,23 @@ fn bodies_come_out_as_apache_wrote_them() {
 
 #[test]
 fn register_bodies_match_their_sum() {
-    for frame in frames().iter().filter(|f| f.asked == 103 && f.request && !f.hand_made()) {
+    for frame in frames()
+        .iter()
+        .filter(|f| f.asked == 103 && f.request && !f.hand_made())
+    {
         let cmd = decode(frame);
         let header: register_broker::RegisterBrokerRequest = cmd.header().unwrap();
         let bytes = cmd.body.to_bytes();
         body::register::check_crc32(header.body_crc32, &bytes).unwrap();
         let body = body::RegisterBody::decode(&bytes, cmd.version, header.compressed).unwrap();
-        assert!(!body.topic_config_serialize_wrapper.topic_config_table.is_empty(), "{}", frame.at);
+        assert!(
+            !body
+                .topic_config_serialize_wrapper
+                .topic_config_table
+                .is_empty(),
+            "{}",
+            frame.at
+        );
     }
 }
 
@@ -151,7 +173,19 @@ fn register_bodies_match_their_sum() {
 fn store_files_are_bodies_too() {
     let file = |name: &str| std::fs::read(golden("files").join(name)).unwrap();
     body_round_trip::<body::TopicConfigTable>("topics.json", &file("topics.json"), false);
-    body_round_trip::<body::GroupConfigTable>("subscriptionGroup.json", &file("subscriptionGroup.json"), false);
-    body_round_trip::<body::ConsumerOffsets>("consumerOffset.json", &file("consumerOffset.json"), false);
-    body_round_trip::<body::RequestModes>("messageRequestMode.json", &file("messageRequestMode.json"), false);
+    body_round_trip::<body::GroupConfigTable>(
+        "subscriptionGroup.json",
+        &file("subscriptionGroup.json"),
+        false,
+    );
+    body_round_trip::<body::ConsumerOffsets>(
+        "consumerOffset.json",
+        &file("consumerOffset.json"),
+        false,
+    );
+    body_round_trip::<body::RequestModes>(
+        "messageRequestMode.json",
+        &file("messageRequestMode.json"),
+        false,
+    );
 }

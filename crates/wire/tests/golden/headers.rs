@@ -6,8 +6,18 @@ use wire::{Command, ExtFields, Header, RequestCode};
 use crate::{Frame, decode, frames};
 
 /// Fields that hooks add to any request.
-const ADDED: &[&str] =
-    &["bname", "ReqT", "Signature", "AccessKey", "SecurityToken", "ns", "nsd", "oway", "OnsChannel", "lo"];
+const ADDED: &[&str] = &[
+    "bname",
+    "ReqT",
+    "Signature",
+    "AccessKey",
+    "SecurityToken",
+    "ns",
+    "nsd",
+    "oway",
+    "OnsChannel",
+    "lo",
+];
 
 /// Reads the typed header, writes it, and compares every field; fields of the frame that the header
 /// does not know must be in `ADDED`.
@@ -22,12 +32,20 @@ fn compare(frame: &Frame, cmd: &Command, write: impl FnOnce(&mut ExtFields)) {
     for (name, value) in ext.iter() {
         if let Some(original) = cmd.ext.get(name) {
             let same = original == value || (original.is_empty() && frame.hand_made());
-            assert!(same || as_bool(original) == Some(value), "{} {name}: {original} / {value}", frame.at);
+            assert!(
+                same || as_bool(original) == Some(value),
+                "{} {name}: {original} / {value}",
+                frame.at
+            );
         }
     }
     if !frame.hand_made() {
         for (name, _) in cmd.ext.iter() {
-            assert!(ext.contains(name) || ADDED.contains(&name), "{}: {name} is not kept", frame.at);
+            assert!(
+                ext.contains(name) || ADDED.contains(&name),
+                "{}: {name} is not kept",
+                frame.at
+            );
         }
     }
 }
@@ -42,10 +60,21 @@ fn as_bool(text: &str) -> Option<&'static str> {
 fn typed_request(frame: &Frame, cmd: &Command) {
     use RequestCode as C;
     match cmd.request_code() {
-        C::SendMessage | C::SendReplyMessage | C::SendMessageV2 | C::SendBatchMessage | C::SendReplyMessageV2 => {
-            let header = send::SendRequest::from_command(cmd).unwrap_or_else(|e| panic!("{}: {e}", frame.at));
+        C::SendMessage
+        | C::SendReplyMessage
+        | C::SendMessageV2
+        | C::SendBatchMessage
+        | C::SendReplyMessageV2 => {
+            let header = send::SendRequest::from_command(cmd)
+                .unwrap_or_else(|e| panic!("{}: {e}", frame.at));
             let long = matches!(cmd.request_code(), C::SendMessage | C::SendReplyMessage);
-            compare(frame, cmd, |ext| if long { header.encode_v1(ext) } else { header.encode(ext) });
+            compare(frame, cmd, |ext| {
+                if long {
+                    header.encode_v1(ext)
+                } else {
+                    header.encode(ext)
+                }
+            });
         }
         C::PullMessage | C::LitePullMessage => typed::<pull::PullRequest>(frame, cmd),
         C::QueryMessage => typed::<query::QueryMessageRequest>(frame, cmd),
@@ -54,7 +83,9 @@ fn typed_request(frame: &Frame, cmd: &Command) {
         C::UpdateAndCreateTopic => typed::<topic::CreateTopicRequest>(frame, cmd),
         C::GetAllTopicConfig => typed::<topic::AllTopicConfigRequest>(frame, cmd),
         C::SearchOffsetByTimestamp => typed::<offset::SearchOffsetRequest>(frame, cmd),
-        C::GetMaxOffset | C::GetMinOffset | C::GetEarliestMsgStoretime => typed::<offset::QueueRequest>(frame, cmd),
+        C::GetMaxOffset | C::GetMinOffset | C::GetEarliestMsgStoretime => {
+            typed::<offset::QueueRequest>(frame, cmd)
+        }
         C::ViewMessageById => typed::<query::ViewMessageRequest>(frame, cmd),
         C::UnregisterClient => typed::<client::UnregisterClientRequest>(frame, cmd),
         C::ConsumerSendMsgBack => typed::<send_back::SendBackRequest>(frame, cmd),
@@ -68,12 +99,19 @@ fn typed_request(frame: &Frame, cmd: &Command) {
         C::GetKvConfig | C::DeleteKvConfig => typed::<kv::KvRequest>(frame, cmd),
         C::GetKvlistByNamespace => typed::<kv::KvListRequest>(frame, cmd),
         C::RegisterBroker => typed::<register_broker::RegisterBrokerRequest>(frame, cmd),
-        C::UnregisterBroker | C::QueryDataVersion => typed::<register_broker::BrokerRequest>(frame, cmd),
+        C::UnregisterBroker | C::QueryDataVersion => {
+            typed::<register_broker::BrokerRequest>(frame, cmd)
+        }
         C::BrokerHeartbeat => typed::<register_broker::BrokerHeartbeatRequest>(frame, cmd),
-        C::WipeWritePermOfBroker | C::AddWritePermOfBroker => typed::<register_broker::WritePermRequest>(frame, cmd),
+        C::WipeWritePermOfBroker | C::AddWritePermOfBroker => {
+            typed::<register_broker::WritePermRequest>(frame, cmd)
+        }
         C::GetBrokerMemberGroup => typed::<register_broker::MemberGroupRequest>(frame, cmd),
         C::GetRouteinfoByTopic => typed::<topic::RouteRequest>(frame, cmd),
-        C::GetTopicStatsInfo | C::DeleteTopicInBroker | C::QueryTopicConsumeByWho | C::RegisterTopicInNamesrv => {
+        C::GetTopicStatsInfo
+        | C::DeleteTopicInBroker
+        | C::QueryTopicConsumeByWho
+        | C::RegisterTopicInNamesrv => {
             typed::<topic::TopicRequest>(frame, cmd);
         }
         C::DeleteTopicInNamesrv => typed::<topic::DeleteTopicInNamesrvRequest>(frame, cmd),
@@ -82,12 +120,18 @@ fn typed_request(frame: &Frame, cmd: &Command) {
         C::GetAllSubscriptiongroupConfig => typed::<group::AllGroupConfigRequest>(frame, cmd),
         C::DeleteSubscriptiongroup => typed::<group::DeleteGroupRequest>(frame, cmd),
         C::GetConsumeStats => typed::<group::ConsumeStatsRequest>(frame, cmd),
-        C::GetSubscriptiongroupConfig | C::QueryTopicsByConsumer => typed::<group::GroupRequest>(frame, cmd),
-        C::InvokeBrokerToResetOffset | C::ResetConsumerClientOffset => typed::<group::ResetOffsetRequest>(frame, cmd),
+        C::GetSubscriptiongroupConfig | C::QueryTopicsByConsumer => {
+            typed::<group::GroupRequest>(frame, cmd)
+        }
+        C::InvokeBrokerToResetOffset | C::ResetConsumerClientOffset => {
+            typed::<group::ResetOffsetRequest>(frame, cmd)
+        }
         C::InvokeBrokerToGetConsumerStatus | C::GetConsumerStatusFromClient => {
             typed::<group::ConsumerStatusRequest>(frame, cmd);
         }
-        C::QueryConsumeTimeSpan | C::QuerySubscriptionByConsumer => typed::<group::GroupTopicRequest>(frame, cmd),
+        C::QueryConsumeTimeSpan | C::QuerySubscriptionByConsumer => {
+            typed::<group::GroupTopicRequest>(frame, cmd)
+        }
         C::CloneGroupOffset => typed::<group::CloneGroupOffsetRequest>(frame, cmd),
         C::UpdateAndGetGroupForbidden => typed::<group::GroupForbiddenRequest>(frame, cmd),
         C::ViewBrokerStatsData => typed::<group::BrokerStatsRequest>(frame, cmd),
@@ -110,7 +154,11 @@ fn typed_response(frame: &Frame, cmd: &Command) {
     use RequestCode as C;
     let ok = cmd.code == 0;
     match RequestCode::from_code(frame.asked) {
-        C::SendMessage | C::SendMessageV2 | C::SendBatchMessage | C::SendReplyMessage | C::SendReplyMessageV2
+        C::SendMessage
+        | C::SendMessageV2
+        | C::SendBatchMessage
+        | C::SendReplyMessage
+        | C::SendReplyMessageV2
             if cmd.ext.contains("msgId") =>
         {
             typed::<send::SendResponse>(frame, cmd);
@@ -121,18 +169,24 @@ fn typed_response(frame: &Frame, cmd: &Command) {
         C::QueryMessage if cmd.ext.is_present() && !cmd.ext.is_empty() => {
             typed::<query::QueryMessageResponse>(frame, cmd);
         }
-        C::QueryConsumerOffset | C::SearchOffsetByTimestamp | C::GetMaxOffset | C::GetMinOffset if ok => {
+        C::QueryConsumerOffset | C::SearchOffsetByTimestamp | C::GetMaxOffset | C::GetMinOffset
+            if ok =>
+        {
             typed::<offset::OffsetResponse>(frame, cmd);
         }
         C::GetEarliestMsgStoretime if ok => typed::<offset::TimestampResponse>(frame, cmd),
         C::HeartBeat if ok => typed::<client::HeartbeatResponse>(frame, cmd),
         C::RegisterBroker if ok => typed::<register_broker::RegisterBrokerResponse>(frame, cmd),
         C::QueryDataVersion if ok => typed::<register_broker::QueryDataVersionResponse>(frame, cmd),
-        C::WipeWritePermOfBroker if ok => typed::<register_broker::WipeWritePermResponse>(frame, cmd),
+        C::WipeWritePermOfBroker if ok => {
+            typed::<register_broker::WipeWritePermResponse>(frame, cmd)
+        }
         C::AddWritePermOfBroker if ok => typed::<register_broker::AddWritePermResponse>(frame, cmd),
         C::GetKvConfig => typed::<kv::GetKvResponse>(frame, cmd),
         C::GetAllTopicConfig if ok => typed::<topic::AllTopicConfigResponse>(frame, cmd),
-        C::GetAllSubscriptiongroupConfig if ok => typed::<group::AllGroupConfigResponse>(frame, cmd),
+        C::GetAllSubscriptiongroupConfig if ok => {
+            typed::<group::AllGroupConfigResponse>(frame, cmd)
+        }
         C::GetBrokerConfig if ok => typed::<topic::BrokerConfigResponse>(frame, cmd),
         C::RecallMessage if ok => typed::<reply::RecallResponse>(frame, cmd),
         C::PopMessage | C::PeekMessage => typed::<pop::PopResponse>(frame, cmd),

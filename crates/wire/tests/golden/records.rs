@@ -9,11 +9,16 @@ use crate::{decode, frames, golden, hex};
 #[test]
 fn message_bodies_are_records() {
     let mut seen = 0;
-    for frame in frames().iter().filter(|f| !f.request && [11, 12, 33, 361, 200_050, 200_052].contains(&f.asked)) {
+    for frame in frames()
+        .iter()
+        .filter(|f| !f.request && [11, 12, 33, 361, 200_050, 200_052].contains(&f.asked))
+    {
         let cmd = decode(frame);
         if cmd.code == 0 {
             for view in RecordView::each(&cmd.body.to_bytes()) {
-                view.unwrap_or_else(|e| panic!("{}: {e}", frame.at)).check_crc().unwrap();
+                view.unwrap_or_else(|e| panic!("{}: {e}", frame.at))
+                    .check_crc()
+                    .unwrap();
                 seen += 1;
             }
         }
@@ -26,18 +31,28 @@ fn pop_answers_agree_with_their_messages() {
     for frame in frames().iter().filter(|f| !f.request && f.asked == 200_050) {
         let cmd = decode(frame);
         let pop: pop::PopResponse = cmd.header().unwrap();
-        let infos = wire::receipt::parse_message_offsets(pop.msg_offset_info.as_deref().unwrap_or_default()).unwrap();
-        wire::receipt::parse_start_offsets(pop.start_offset_info.as_deref().unwrap_or_default()).unwrap();
+        let infos = wire::receipt::parse_message_offsets(
+            pop.msg_offset_info.as_deref().unwrap_or_default(),
+        )
+        .unwrap();
+        wire::receipt::parse_start_offsets(pop.start_offset_info.as_deref().unwrap_or_default())
+            .unwrap();
         let count: usize = infos.iter().map(|i| i.offsets.len()).sum();
         let body = cmd.body.to_bytes();
         assert_eq!(count, RecordView::each(&body).count(), "{}", frame.at);
         for record in RecordView::each(&body) {
             if let Some(receipt) = record.unwrap().property("POP_CK") {
-                assert_eq!(wire::receipt::Receipt::parse(receipt).unwrap().encode(), receipt);
+                assert_eq!(
+                    wire::receipt::Receipt::parse(receipt).unwrap().encode(),
+                    receipt
+                );
             }
         }
     }
-    for frame in frames().iter().filter(|f| f.request && [200_051, 200_053].contains(&f.asked)) {
+    for frame in frames()
+        .iter()
+        .filter(|f| f.request && [200_051, 200_053].contains(&f.asked))
+    {
         if frame.source.starts_with("java") {
             let cmd = decode(frame);
             let text = cmd.ext.get("extraInfo").unwrap();
@@ -48,10 +63,14 @@ fn pop_answers_agree_with_their_messages() {
 
 #[test]
 fn batches_hold_their_messages() {
-    for frame in frames().iter().filter(|f| f.request && f.asked == 320 && f.source.starts_with("java")) {
+    for frame in frames()
+        .iter()
+        .filter(|f| f.request && f.asked == 320 && f.source.starts_with("java"))
+    {
         let cmd = decode(frame);
         let bytes = cmd.body.to_bytes();
-        let entries = wire::message::decode_batch(&bytes).unwrap_or_else(|e| panic!("{}: {e}", frame.at));
+        let entries =
+            wire::message::decode_batch(&bytes).unwrap_or_else(|e| panic!("{}: {e}", frame.at));
         let again = wire::message::encode_batch(entries.iter().copied()).unwrap();
         assert_eq!(again, bytes, "{}", frame.at);
     }
@@ -59,7 +78,8 @@ fn batches_hold_their_messages() {
 
 #[test]
 fn stored_records_match_and_are_written_byte_for_byte() {
-    let records: Vec<Value> = serde_json::from_slice(&std::fs::read(golden("records.json")).unwrap()).unwrap();
+    let records: Vec<Value> =
+        serde_json::from_slice(&std::fs::read(golden("records.json")).unwrap()).unwrap();
     for record in &records {
         let bytes = hex(record["raw"].as_str().unwrap());
         let view = RecordView::parse_checked(&bytes).unwrap();
@@ -75,13 +95,33 @@ fn stored_records_match_and_are_written_byte_for_byte() {
         assert_eq!(i64::from(view.sys_flag), number("sysFlag"), "{at}");
         assert_eq!(view.born_ts_ms, number("bornTimestamp"), "{at}");
         assert_eq!(view.store_ts_ms, number("storeTimestamp"), "{at}");
-        assert_eq!(Some(view.born_host.to_string().as_str()), text("bornHost"), "{at}");
-        assert_eq!(Some(view.store_host.to_string().as_str()), text("storeHost"), "{at}");
-        assert_eq!(i64::from(view.reconsume_times), number("reconsumeTimes"), "{at}");
-        assert_eq!(view.prepared_offset, number("preparedTransactionOffset"), "{at}");
+        assert_eq!(
+            Some(view.born_host.to_string().as_str()),
+            text("bornHost"),
+            "{at}"
+        );
+        assert_eq!(
+            Some(view.store_host.to_string().as_str()),
+            text("storeHost"),
+            "{at}"
+        );
+        assert_eq!(
+            i64::from(view.reconsume_times),
+            number("reconsumeTimes"),
+            "{at}"
+        );
+        assert_eq!(
+            view.prepared_offset,
+            number("preparedTransactionOffset"),
+            "{at}"
+        );
         assert_eq!(i64::from(view.body_crc), number("bodyCrc"), "{at}");
         assert_eq!(view.body.len() as i64, number("bodyLength"), "{at}");
-        assert_eq!((view.tags(), view.keys(), view.uniq_key()), (text("tags"), text("keys"), text("uniqKey")), "{at}");
+        assert_eq!(
+            (view.tags(), view.keys(), view.uniq_key()),
+            (text("tags"), text("keys"), text("uniqKey")),
+            "{at}"
+        );
         let id = wire::message::id::offset_msg_id(view.store_host, view.physical_offset);
         assert_eq!(Some(id.as_str()), text("offsetMsgId"), "{at}");
 
@@ -101,13 +141,28 @@ fn stored_records_match_and_are_written_byte_for_byte() {
 
         let mut again = Vec::new();
         encode_record(&view.fields(), &mut again).unwrap();
-        patch_record(&mut again, view.queue_offset, view.physical_offset, view.store_ts_ms);
+        patch_record(
+            &mut again,
+            view.queue_offset,
+            view.physical_offset,
+            view.store_ts_ms,
+        );
         assert_eq!(again, bytes, "{at}");
-        assert_eq!(RecordScan::at(&bytes), RecordScan::Record(bytes.len()), "{at}");
+        assert_eq!(
+            RecordScan::at(&bytes),
+            RecordScan::Record(bytes.len()),
+            "{at}"
+        );
         for cut in 0..bytes.len() {
-            assert!(RecordView::parse(&bytes[..cut]).is_err(), "{at} cut at {cut}");
+            assert!(
+                RecordView::parse(&bytes[..cut]).is_err(),
+                "{at} cut at {cut}"
+            );
         }
     }
     let blank = std::fs::read(golden("files/log-blank.bin")).unwrap();
-    assert_eq!(RecordScan::at(&blank), RecordScan::Blank(1_048_576 - 913_781));
+    assert_eq!(
+        RecordScan::at(&blank),
+        RecordScan::Blank(1_048_576 - 913_781)
+    );
 }

@@ -149,6 +149,7 @@ pub async fn start(config: Config, context: &Context) -> Result<Running, RunErro
         }
         None => None,
     };
+    context.shutdown.spawn(observe(state.clone()));
     context.ready.serving(ROLE);
     Ok(Running {
         addr,
@@ -158,6 +159,17 @@ pub async fn start(config: Config, context: &Context) -> Result<Running, RunErro
         accepting,
         db,
     })
+}
+
+/// Keeps the gauges up to date.
+async fn observe(state: AppState) {
+    let mut every = tokio::time::interval(Duration::from_secs(5));
+    loop {
+        tokio::select! {
+            () = state.draining.cancelled() => return,
+            _ = every.tick() => state.metrics.observe(state.upstream.waiters(), state.sockets.count()),
+        }
+    }
 }
 
 /// Runs a gateway until the context's shutdown is requested.

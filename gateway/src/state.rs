@@ -14,8 +14,12 @@ use node::Context;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+/// One-way sends under way at a time.
+const ONEWAY_MAX: usize = 10_000;
 
 /// Shared by all requests; cheap to clone.
 #[derive(Clone, Debug)]
@@ -44,6 +48,8 @@ pub struct Parts {
     pub origins: OriginRules,
     /// Request bodies held.
     pub bodies: BodyBudget,
+    /// One-way sends under way.
+    pub oneway: Arc<Semaphore>,
     /// Counters.
     pub metrics: GatewayMetrics,
     /// Readiness and metrics of the process.
@@ -94,6 +100,7 @@ impl AppState {
             bodies: BodyBudget::new(
                 usize::try_from(config.bodies_max.bytes()).unwrap_or(usize::MAX),
             ),
+            oneway: Arc::new(Semaphore::new(ONEWAY_MAX)),
             metrics: GatewayMetrics::register(&context.metrics),
             context: context.clone(),
             draining,

@@ -743,3 +743,33 @@ async fn at_most_once_acks_before_it_answers() {
     );
     cluster.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn draining_answers_waiting_receives_and_ends_their_connections() {
+    let mut cluster = Cluster::start(1, 1).await;
+    cluster.receive("g", "topic=drain&wait=0s").await;
+    let gateway = cluster.gateways.remove(0);
+    let mut waiting = Connection::open(gateway.addr()).await;
+    let mut idle = Connection::open(gateway.addr()).await;
+    assert_eq!(idle.send("GET", "/healthz", &[], b"").await.status, 200);
+    let begin = Instant::now();
+    let (answer, ()) = tokio::join!(
+        async {
+            let path = "/v1/ns/default/groups/g/receive?topic=drain&wait=20s";
+            let answer = waiting.send("POST", path, &[], b"").await;
+            (answer, begin.elapsed())
+        },
+        async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            gateway.stop().await;
+        }
+    );
+    assert_eq!(
+        (answer.0.status, answer.0.header("connection")),
+        (200, Some("close"))
+    );
+    assert!(answer.1 < Duration::from_millis(1_000), "{:?}", answer.1);
+    assert!(waiting.closed().await && idle.closed().await);
+    assert!(begin.elapsed() < Duration::from_secs(5));
+    cluster.stop().await;
+}

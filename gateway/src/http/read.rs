@@ -13,6 +13,9 @@ use tokio::time::timeout;
 /// No byte for this long ends the request with 408.
 pub(super) const SILENCE: Duration = Duration::from_secs(30);
 
+/// Room prepared for a body of which only the length is known.
+const PREPARED_MAX: usize = 1 << 20;
+
 /// Bytes of bodies held by a gateway at a time.
 #[derive(Debug)]
 pub struct BodyBudget {
@@ -89,9 +92,8 @@ pub(super) async fn read_body<'a>(
         return Ok((Bytes::new(), None));
     }
     let expected = content_length(headers).and_then(|n| usize::try_from(n).ok());
-    let Some(mut share) = budget.take(expected.unwrap_or(0)) else {
-        return Err(no_room());
-    };
+    // The budget is taken as bytes arrive: a length that is only declared holds nothing.
+    let mut share = Share { budget, bytes: 0 };
     let mut first: Option<Bytes> = None;
     let mut joined: Option<BytesMut> = None;
     let mut length = 0_usize;
@@ -130,8 +132,9 @@ pub(super) async fn read_body<'a>(
         match (&mut joined, &mut first) {
             (Some(buffer), _) => buffer.extend_from_slice(&data),
             (None, Some(start)) => {
-                let mut buffer =
-                    BytesMut::with_capacity(expected.unwrap_or(0).max(length * 2).min(max));
+                let mut buffer = BytesMut::with_capacity(
+                    expected.unwrap_or(0).min(PREPARED_MAX).max(length * 2),
+                );
                 buffer.extend_from_slice(start);
                 buffer.extend_from_slice(&data);
                 joined = Some(buffer);

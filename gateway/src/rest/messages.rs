@@ -15,6 +15,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::routing::post;
 use futures_util::future::join_all;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -93,10 +94,7 @@ pub(super) async fn finish(
     let deadline = call.deadline(Duration::ZERO);
     match mode {
         Mode::Oneway => {
-            let message_id = state
-                .upstream
-                .send_oneway(&Scope, topic, draft, deadline)
-                .await?;
+            let message_id = accept(state, topic, draft, deadline).await?;
             let mut out = Vec::with_capacity(64);
             let mut object = Members::open(&mut out);
             object.text("messageId", &message_id);
@@ -118,6 +116,34 @@ pub(super) async fn finish(
             Ok(response)
         }
     }
+}
+
+/// One-way: validated and routed, then sent in a task of its own; a later failure is only counted.
+async fn accept(
+    state: &AppState,
+    topic: &str,
+    draft: &Draft,
+    deadline: Instant,
+) -> Result<String, ApiError> {
+    let Ok(place) = Arc::clone(&state.oneway).try_acquire_owned() else {
+        let detail = "too many one-way sends are under way; send slower, or without mode=oneway";
+        return Err(ApiError::new(Code::Overloaded, detail));
+    };
+    state.upstream.check_route(topic, deadline).await?;
+    let message_id = state.upstream.new_message_id();
+    let draft = Draft {
+        message_id: message_id.clone(),
+        ..draft.clone()
+    };
+    let (state, topic) = (state.clone(), topic.to_owned());
+    state.tracker.clone().spawn(async move {
+        let _place = place;
+        if let Err(error) = state.upstream.send(&Scope, &topic, &draft, deadline).await {
+            tracing::debug!(%error, topic, "one-way send failed");
+            state.metrics.oneway_dropped.inc();
+        }
+    });
+    Ok(message_id)
 }
 
 /// The members of an answered send.

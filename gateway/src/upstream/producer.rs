@@ -151,40 +151,18 @@ impl Upstream {
         Ok((0..).zip(ids).map(sent).collect())
     }
 
-    /// Hands a message to a connection without waiting for an answer.
+    /// Whether a message for this topic has somewhere to go. Creates the topic where `autoCreate` is on.
     ///
     /// # Errors
-    /// What is known before the message is written.
-    pub async fn send_oneway(
-        &self,
-        _scope: &Scope,
-        topic: &str,
-        draft: &Draft,
-        deadline: Instant,
-    ) -> Result<String, ApiError> {
-        let message_id = self.id_of(draft);
-        let properties = encode_properties(draft, &message_id)?;
-        let payload = Payload {
-            code: RequestCode::SendMessageV2,
-            body: draft.body.clone(),
-            properties: &properties,
-            durability: None,
-        };
-        let fixed = Fixed {
-            queue: draft.queue.as_ref(),
-            key: draft.ordering_key.as_deref(),
-        };
-        let route = self.route_for_send(topic, deadline).await?;
-        let (broker, queue_id) = self.pick(topic, &route, fixed, &[])?;
-        let mut command = self.command(topic, &payload, &broker.name, queue_id);
-        command.flag |= wire::command::FLAG_ONEWAY;
-        let left = super::time_left(deadline)?;
-        self.0
-            .client
-            .oneway(&broker.addr, command, left)
-            .await
-            .map_err(|e| mapping::remoting(&e))?;
-        Ok(message_id)
+    /// `topic_not_found`, `no_route`.
+    pub async fn check_route(&self, topic: &str, deadline: Instant) -> Result<(), ApiError> {
+        self.route_for_send(topic, deadline).await.map(|_| ())
+    }
+
+    /// A new message id.
+    #[must_use]
+    pub fn new_message_id(&self) -> String {
+        new_ulid(self.now_ms())
     }
 
     fn id_of(&self, draft: &Draft) -> String {

@@ -1,7 +1,7 @@
 //! Dead letters: the summary and the plain list.
 
 use super::answer;
-use super::groups::Totals;
+use super::group_document::Totals;
 use super::topics::finish_list;
 use crate::error::{ApiError, Code};
 use crate::http::Call;

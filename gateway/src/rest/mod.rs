@@ -2,6 +2,8 @@
 
 mod answer;
 pub mod dead_letters;
+mod group_document;
+mod group_spec;
 pub mod groups;
 pub mod messages;
 mod planned;
@@ -9,6 +11,7 @@ pub mod raw;
 pub mod receive;
 pub mod settle;
 pub mod subscriptions;
+mod topic_spec;
 pub mod topics;
 
 pub(crate) use planned::PLANNED;

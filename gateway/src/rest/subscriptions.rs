@@ -1,7 +1,9 @@
 //! Subscriptions: what a group reads, with its filter and where it begins.
 
 use super::answer::{self, conditions, deleted};
-use super::groups::{position, shown_position, writable};
+use super::group_document::shown_position;
+use super::group_spec::position;
+use super::groups::writable;
 use crate::error::{ApiError, Code};
 use crate::http::Call;
 use crate::json::{Object, Raw};

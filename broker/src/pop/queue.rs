@@ -64,8 +64,12 @@ impl QueueState {
             .filter(|lease| lease.is_named_by(receipt))
     }
 
-    /// How a lease that is not in flight ended, if that is still known.
+    /// How a lease that is not in flight ended, if that is still known. Where the message is in flight under another
+    /// lease, the one that `receipt` names ended by a crash that took its record with it: nothing is known of it.
     pub fn ended(&self, offset: u64, receipt: Receipt) -> Option<Ended> {
+        if self.in_flight.contains_key(&offset) {
+            return None;
+        }
         self.tombs.look_up(offset, receipt, offset < self.next)
     }
 

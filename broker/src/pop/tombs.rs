@@ -42,6 +42,13 @@ impl Tomb {
             Receipt::PopTime(ms) => self.pop_time_ms == ms,
         }
     }
+
+    fn is_newer_than(&self, receipt: Receipt) -> bool {
+        match receipt {
+            Receipt::Lease(id) => self.id > id,
+            Receipt::PopTime(ms) => self.pop_time_ms > ms,
+        }
+    }
 }
 
 /// Below this point only what is written in a [`Tomb`] is known; at or above it, what left the queue without a tomb
@@ -95,12 +102,16 @@ impl Tombs {
     /// How the lease named by `receipt` ended; `below_next` says whether its offset was delivered at all.
     /// `None` when that is not known (any more).
     pub fn look_up(&self, offset: u64, receipt: Receipt, below_next: bool) -> Option<Ended> {
-        if let Some(tomb) = self
-            .by_offset
-            .get(&offset)
-            .and_then(|tombs| tombs.iter().rev().find(|tomb| tomb.is_named_by(receipt)))
-        {
+        let tombs = self.by_offset.get(&offset).map_or(&[][..], Vec::as_slice);
+        if let Some(tomb) = tombs.iter().rev().find(|tomb| tomb.is_named_by(receipt)) {
             return Some(tomb.ended);
+        }
+        // A message that was given out again later had not been acked: that lease was lost in a crash.
+        if tombs
+            .iter()
+            .any(|tomb| tomb.ended != Ended::Acked && tomb.is_newer_than(receipt))
+        {
+            return None;
         }
         let complete = match receipt {
             Receipt::Lease(id) => id >= self.horizon.id,
@@ -185,6 +196,22 @@ mod tests {
             Some(Ended::Acked)
         );
         assert_eq!(tombs.look_up(9, Receipt::Lease(LeaseId(5)), false), None);
+    }
+
+    #[test]
+    fn a_lease_lost_in_a_crash_is_not_taken_for_acked_when_the_next_one_was_put_back() {
+        let mut tombs = Tombs::default();
+        tombs.bury(tomb(1, 9, Ended::Returned, 0));
+        assert_eq!(tombs.look_up(1, Receipt::Lease(LeaseId(5)), true), None);
+        assert_eq!(tombs.look_up(1, Receipt::PopTime(50), true), None);
+        assert_eq!(
+            tombs.look_up(1, Receipt::Lease(LeaseId(9)), true),
+            Some(Ended::Returned)
+        );
+        assert_eq!(
+            tombs.look_up(2, Receipt::Lease(LeaseId(5)), true),
+            Some(Ended::Acked)
+        );
     }
 
     #[test]

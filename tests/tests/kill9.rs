@@ -44,11 +44,12 @@ fn judge(plan: &Plan) {
             report.lasted.as_secs_f64(),
             report.slowest_start
         );
-        let shown: Vec<_> = report.faults.iter().take(20).collect();
+        let shown: Vec<_> = report.faults.iter().take(10).collect();
         assert!(
             report.faults.is_empty(),
-            "{} broken promises, such as {shown:#?}",
-            report.faults.len()
+            "{} broken promises, such as {shown:?}\n{}",
+            report.faults.len(),
+            report.stories.join("\n")
         );
         assert!(
             report.sends > 0 && report.deliveries > 0 && report.acks > 0,

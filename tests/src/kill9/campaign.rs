@@ -48,6 +48,8 @@ pub struct Plan {
 #[derive(Debug)]
 pub struct Report {
     pub faults: Vec<Fault>,
+    /// All that was seen of the first messages with a fault.
+    pub stories: Vec<String>,
     pub sends: usize,
     pub deliveries: usize,
     pub acks: usize,
@@ -160,7 +162,7 @@ pub async fn run(plan: &Plan, dir: &Path) -> Result<Report> {
     let lasted = began.elapsed();
     let counts = loads.each_ref().map(|load| load.counts());
 
-    let mut faults = Vec::new();
+    let (mut faults, mut stories) = (Vec::new(), Vec::new());
     for load in &loads {
         load.drain();
     }
@@ -172,7 +174,15 @@ pub async fn run(plan: &Plan, dir: &Path) -> Result<Report> {
         let mut history = load.history();
         history.stored = read_back(cluster.broker, &load.topic).await?;
         history.drained = true;
-        faults.extend(check(&history));
+        let found = check(&history);
+        let mut told: Vec<u64> = found.iter().filter_map(Fault::message).collect();
+        told.dedup();
+        stories.extend(
+            told.iter()
+                .take(3)
+                .map(|message| format!("{}, {message}:\n{}", load.topic, history.about(*message))),
+        );
+        faults.extend(found);
     }
     for bystander in &mut cluster.bystanders {
         if !bystander.alive() {
@@ -185,6 +195,7 @@ pub async fn run(plan: &Plan, dir: &Path) -> Result<Report> {
     let sum = |pick: fn(&(usize, usize, usize)) -> usize| counts.iter().map(pick).sum();
     Ok(Report {
         faults,
+        stories,
         sends: sum(|counts| counts.0),
         deliveries: sum(|counts| counts.1),
         acks: sum(|counts| counts.2),

@@ -21,7 +21,9 @@ const RECONNECT: Duration = Duration::from_millis(20);
 /// One delivery in so many is not acked, so that it comes back.
 const FORGET_EVERY: u64 = 40;
 /// One delivery in so many is acked only after its lease has ended.
-const LATE_EVERY: u64 = 101;
+const LATE_EVERY: u64 = 23;
+/// Late acks come within this span.
+const LATE_SPREAD: Duration = Duration::from_millis(1000);
 
 /// What all tasks of one topic share.
 #[derive(Debug)]
@@ -124,21 +126,24 @@ impl Load {
 
     /// What to do with a delivery: none = forget it, else ack it after so long.
     fn manners(&self, message: u64, attempt: u32) -> Option<Duration> {
-        let dice = message
-            .wrapping_mul(2_654_435_761)
-            .wrapping_add(u64::from(attempt))
-            >> 4;
+        let dice = (message.wrapping_mul(31) + u64::from(attempt))
+            .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+            >> 32;
         if !self.careless.load(Ordering::SeqCst) {
             return Some(Duration::ZERO);
         }
         if dice.is_multiple_of(FORGET_EVERY) {
             return None;
         }
-        Some(if dice.is_multiple_of(LATE_EVERY) {
-            INVISIBLE + Duration::from_millis(500)
-        } else {
-            Duration::ZERO
-        })
+        if dice.is_multiple_of(LATE_EVERY) {
+            // from just before the lease ends until its message must have been put back
+            return Some(
+                INVISIBLE - LATE_SPREAD / 10
+                    + LATE_SPREAD
+                        .mul_f64(f64::from(u16::try_from(dice & 0xFFFF).unwrap_or(0)) / 65_536.0),
+            );
+        }
+        Some(Duration::ZERO)
     }
 
     fn sending(&self) -> bool {

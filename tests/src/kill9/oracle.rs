@@ -77,6 +77,42 @@ pub struct History {
     pub drained: bool,
 }
 
+impl History {
+    /// Everything that was seen of one message, to judge a fault by.
+    pub fn about(&self, message: u64) -> String {
+        let mut story: Vec<(Moment, String)> = Vec::new();
+        story.extend(
+            self.sent
+                .iter()
+                .filter(|it| it.message == message)
+                .map(|it| (0, format!("{it:?}"))),
+        );
+        story.extend(
+            self.stored
+                .iter()
+                .filter(|it| it.message == message)
+                .map(|it| (0, format!("{it:?}"))),
+        );
+        story.extend(
+            self.delivered
+                .iter()
+                .filter(|it| it.message == message)
+                .map(|it| (it.arrived, format!("{it:?}"))),
+        );
+        story.extend(
+            self.acked
+                .iter()
+                .filter(|it| it.message == message)
+                .map(|it| (it.asked, format!("{it:?}"))),
+        );
+        story.sort();
+        story
+            .into_iter()
+            .map(|(_, event)| format!("  {event}\n"))
+            .collect()
+    }
+}
+
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
@@ -110,6 +146,23 @@ pub enum Fault {
     },
     /// Answered as sent and, in a drained queue, neither handed out again nor acked.
     NeverDelivered { message: u64 },
+}
+
+impl Fault {
+    /// The message it is about; none where it is about a queue.
+    pub fn message(&self) -> Option<u64> {
+        match self {
+            Fault::Lost { message, .. }
+            | Fault::Moved { message, .. }
+            | Fault::Doubled { message, .. }
+            | Fault::Changed { message }
+            | Fault::Invented { message }
+            | Fault::Resurrected { message, .. }
+            | Fault::FalseAck { message, .. }
+            | Fault::NeverDelivered { message } => Some(*message),
+            Fault::Offsets { .. } => None,
+        }
+    }
 }
 
 /// All broken promises of a history, in order.

@@ -628,6 +628,9 @@ async fn unknown_groups_and_topics_are_4xx() {
         .await
         .problem(404, "topic_not_found");
     assert_eq!(cluster.ns("PUT", "/groups/g", "{}").await.status, 201);
+    receive("/groups/g/receive?wait=0s")
+        .await
+        .problem(404, "subscription_not_found");
     receive("/groups/g/receive?topic=nothing&wait=0s")
         .await
         .problem(404, "subscription_not_found");

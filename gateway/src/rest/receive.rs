@@ -136,6 +136,9 @@ pub(crate) async fn receive(
         member: call.client()?,
         deadline,
     };
+    if request.topic.is_none() {
+        state.upstream.reads_something(group, deadline).await?;
+    }
     let mut popped = take(&state, &request, until).await?;
     if wanted.auto_ack {
         ack_all(&state, &request, &mut popped).await;

@@ -115,12 +115,7 @@ impl Upstream {
     ) -> Result<Arc<GroupDetail>, ApiError> {
         let known = self.group(group, deadline).await?;
         let Some(topic) = topic else {
-            return known.ok_or_else(|| {
-                ApiError::new(
-                    Code::GroupNotFound,
-                    format!("group '{group}' does not exist"),
-                )
-            });
+            return known.ok_or_else(|| self.no_group(group));
         };
         let subscribed =
             |detail: &GroupDetail| detail.subscriptions.iter().any(|s| s.topic == topic);
@@ -142,11 +137,43 @@ impl Upstream {
                 );
                 Err(ApiError::new(Code::SubscriptionNotFound, detail))
             }
-            None => Err(ApiError::new(
-                Code::GroupNotFound,
-                format!("group '{group}' does not exist"),
-            )),
+            None => Err(self.no_group(group)),
         }
+    }
+
+    fn no_group(&self, group: &str) -> ApiError {
+        let remedy = if self.0.options.auto_create {
+            "a receive that names a topic (?topic=) makes it"
+        } else {
+            "create it with PUT"
+        };
+        ApiError::new(
+            Code::GroupNotFound,
+            format!("group '{group}' does not exist; {remedy}"),
+        )
+    }
+
+    /// For a receive that names no topic: a group that reads nothing would wait for nothing.
+    ///
+    /// # Errors
+    /// `group_not_found`, `subscription_not_found`, `broker_unavailable`.
+    pub(crate) async fn reads_something(
+        &self,
+        group: &str,
+        deadline: Instant,
+    ) -> Result<(), ApiError> {
+        for _ in 0..2 {
+            let detail = self.group_for_receive(group, None, deadline).await?;
+            if !detail.subscriptions.is_empty() {
+                return Ok(());
+            }
+            // What the cache says may be 10 s old.
+            self.0.groups.outdated(group);
+        }
+        let detail = format!(
+            "group '{group}' subscribes no topic; PUT groups/{group}/subscriptions/TOPIC first, or name a topic (?topic=)"
+        );
+        Err(ApiError::new(Code::SubscriptionNotFound, detail))
     }
 
     /// An answer that says the group or subscription is not there makes the cache forget it.

@@ -22,6 +22,16 @@ pub(super) fn escape(text: &str) -> String {
         .replace('"', "&quot;")
 }
 
+/// The same for a description: what stands between backticks is code.
+pub(super) fn prose(text: &str) -> String {
+    let mut parts = escape(text);
+    let pairs = parts.matches('`').count() / 2;
+    for _ in 0..pairs {
+        parts = parts.replacen('`', "<code>", 1).replacen('`', "</code>", 1);
+    }
+    parts
+}
+
 /// A whole page.
 pub(super) fn page(status: StatusCode, title: &str, body: &str) -> Response {
     let text = format!(
@@ -48,4 +58,17 @@ pub(super) fn page(status: StatusCode, title: &str, body: &str) -> Response {
     );
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptions_show_code_as_code() {
+        assert_eq!(
+            prose("`a<b` or `c`; it's `"),
+            "<code>a&lt;b</code> or <code>c</code>; it's `"
+        );
+    }
 }

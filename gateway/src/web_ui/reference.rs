@@ -1,6 +1,6 @@
 //! `/openapi.json`, and `/docs`: the same as one page without a script.
 
-use super::html::{escape, page as html};
+use super::html::{escape, page as html, prose};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -83,7 +83,7 @@ fn show(
         .ok();
         return;
     }
-    let summary = escape(operation["summary"].as_str().unwrap_or_default());
+    let summary = prose(operation["summary"].as_str().unwrap_or_default());
     writeln!(
         out,
         "<h3><span class=\"m\">{method}</span> <code>{path}</code></h3>\n<p>{summary}</p>"
@@ -95,7 +95,7 @@ fn show(
     if !parameters.is_empty() {
         out.push_str("<table><tr><th>parameter</th><th>in</th><th>meaning</th></tr>\n");
         for parameter in parameters {
-            let text = |name: &str| escape(parameter[name].as_str().unwrap_or_default());
+            let text = |name: &str| prose(parameter[name].as_str().unwrap_or_default());
             writeln!(
                 out,
                 "<tr><td><code>{}</code></td><td>{}</td><td>{}</td></tr>",
@@ -121,7 +121,7 @@ fn show(
         .flatten()
         .filter(|(s, _)| s.starts_with('2') || s.starts_with('1'))
     {
-        let description = escape(response["description"].as_str().unwrap_or_default());
+        let description = prose(response["description"].as_str().unwrap_or_default());
         writeln!(out, "<p class=\"dim\">{status}: {description}</p>").ok();
         if let Some(content) = response["content"]
             .as_object()
@@ -134,16 +134,7 @@ fn show(
 
 /// The fields of a schema, one level, references followed.
 fn schema(out: &mut String, document: &Value, schema: &Value) {
-    let of = |schema: &Value| {
-        schema["$ref"]
-            .as_str()
-            .and_then(|r| document.pointer(r.trim_start_matches('#')))
-            .cloned()
-    };
-    let nested = schema["oneOf"]
-        .as_array()
-        .and_then(|list| list.iter().find_map(of));
-    let Some(schema) = of(schema).or(nested) else {
+    let Some(schema) = referenced(document, schema) else {
         return;
     };
     if let Some(example) = schema.get("example") {
@@ -154,14 +145,25 @@ fn schema(out: &mut String, document: &Value, schema: &Value) {
     };
     out.push_str("<table><tr><th>field</th><th>meaning</th></tr>\n");
     for (name, field) in fields {
-        let meaning = field["description"].as_str().unwrap_or_default();
+        let own = field["description"].as_str();
+        let meaning = own.or_else(|| referenced(document, field)?["description"].as_str());
         writeln!(
             out,
             "<tr><td><code>{}</code></td><td>{}</td></tr>",
             escape(name),
-            escape(meaning)
+            prose(meaning.unwrap_or_default())
         )
         .ok();
     }
     out.push_str("</table>\n");
+}
+
+/// The schema that a reference leads to, alone or as the one that may also be null.
+fn referenced<'a>(document: &'a Value, schema: &'a Value) -> Option<&'a Value> {
+    let of = |schema: &Value| {
+        let path = schema["$ref"].as_str()?.trim_start_matches('#').to_owned();
+        document.pointer(&path)
+    };
+    let list = schema["oneOf"].as_array();
+    of(schema).or_else(|| list?.iter().find_map(of))
 }

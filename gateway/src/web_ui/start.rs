@@ -45,9 +45,22 @@ pub(super) async fn page(State(state): State<AppState>, call: Call) -> Response 
     }
     body.push_str("<h2>Send, receive, ack</h2>\n<pre>");
     let host = call.header("host").unwrap_or("127.0.0.1:8080");
+    if !state.config.auto_create {
+        body.push_str(&escape(&making_lines(host)));
+    }
     body.push_str(&escape(&curl_lines(host)));
     body.push_str("</pre>\n<p class=\"dim\">They need curl 7.82 or later. The file <code>h</code> takes the headers of the received message, among them its receipt.</p>");
     html(StatusCode::OK, "Gantry", &body)
+}
+
+/// What the three lines need where neither a send nor a receive makes anything.
+fn making_lines(addr: &str) -> String {
+    let at = format!("{addr}/v1/ns/default");
+    format!(
+        "curl -X PUT --json '{{}}' {at}/topics/hello\n\
+         curl -X PUT --json '{{}}' {at}/groups/me\n\
+         curl -X PUT --json '{{}}' {at}/groups/me/subscriptions/hello\n"
+    )
 }
 
 /// The three lines of the first five minutes.

@@ -26,7 +26,7 @@ fn text(http: SocketAddr, flush: FlushMode, data: &Path) -> String {
     };
     let (data, lines) = (data.display(), gateway::curl_lines(&http.to_string()));
     format!(
-        "\nConsole     http://{http}/\nFlush mode  {promise}\nData        {data}\n\n\
+        "\nPage        http://{http}/\nFlush mode  {promise}\nData        {data}\n\n\
          Send, receive, ack (the file h takes the receipt):\n\n{lines}\n"
     )
 }

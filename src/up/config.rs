@@ -69,29 +69,33 @@ impl Settings for UpConfig {
         }
         faults
     }
+
+    /// The parts keep their files in the one directory and find each other by themselves.
+    fn derive(&mut self) {
+        if self.namesrv.data.is_none() {
+            self.namesrv.data = Some(self.data.join("namesrv").display().to_string());
+        }
+        if self.broker.data == broker::Config::default().data {
+            self.broker.data = store_dir(&self.data);
+        }
+        if self.gateway.data == gateway::Config::default().data {
+            self.gateway.data.clone_from(&self.data);
+        }
+        let namesrv = vec![self.namesrv.listen.to_string()];
+        self.broker.namesrv.clone_from(&namesrv);
+        self.gateway.namesrv = namesrv;
+    }
 }
 
 impl UpConfig {
     /// The name server's settings.
     pub(crate) fn namesrv(&self) -> namesrv::Config {
-        let kept = || self.data.join("namesrv").display().to_string();
-        let data = self.namesrv.data.clone().unwrap_or_else(kept);
-        namesrv::Config {
-            data: Some(data),
-            ..self.namesrv.clone()
-        }
+        self.namesrv.clone()
     }
 
     /// The broker's settings, given where the name server listens.
     pub(crate) fn broker(&self, namesrv: SocketAddr) -> broker::Config {
-        let own = self.broker.data != broker::Config::default().data;
-        let data = if own {
-            self.broker.data.clone()
-        } else {
-            store_dir(&self.data)
-        };
         broker::Config {
-            data,
             namesrv: vec![namesrv.to_string()],
             ..self.broker.clone()
         }
@@ -99,10 +103,7 @@ impl UpConfig {
 
     /// The gateway's settings, given where the name server listens.
     pub(crate) fn gateway(&self, namesrv: SocketAddr) -> gateway::Config {
-        let own = self.gateway.data != gateway::Config::default().data;
-        let data = if own { &self.gateway.data } else { &self.data };
         gateway::Config {
-            data: data.clone(),
             namesrv: vec![namesrv.to_string()],
             ..self.gateway.clone()
         }
@@ -121,5 +122,25 @@ fn store_dir(data: &Path) -> PathBuf {
         data.to_owned()
     } else {
         data.join("store")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_is_what_is_used() {
+        let mut config = UpConfig {
+            data: PathBuf::from("d"),
+            ..UpConfig::default()
+        };
+        config.namesrv.listen.set_port(1);
+        config.derive();
+        assert_eq!(config.namesrv().data.as_deref(), Some("d/namesrv"));
+        assert_eq!(config.broker.data, Path::new("d/store"));
+        assert_eq!(config.gateway.data, Path::new("d"));
+        assert_eq!(config.broker.namesrv, ["127.0.0.1:1"]);
+        assert_eq!(config.gateway.namesrv, ["127.0.0.1:1"]);
     }
 }

@@ -136,14 +136,15 @@ pub fn load<T: Settings>(layers: &Layers) -> Result<Loaded<T>, Faults> {
             }),
         }
     }
-    let settings: Option<T> = serde_json::from_value(merged)
+    let mut settings: Option<T> = serde_json::from_value(merged)
         .map_err(|error| {
             if faults.is_empty() {
                 faults.push(Fault::new("", error.to_string()));
             }
         })
         .ok();
-    if let Some(settings) = &settings {
+    if let Some(settings) = &mut settings {
+        settings.derive();
         faults.extend(settings.validate().into_iter().map(|fault| {
             let source = fault
                 .source
@@ -166,10 +167,19 @@ fn pick<T: Settings>(defaults: &Value, key: &str, readings: Vec<Value>) -> Resul
         overlay(&mut trial, nest(key, value.clone()));
         match serde_json::from_value::<T>(trial) {
             Ok(_) => return Ok(value),
-            Err(error) => first = first.or(Some(error.to_string())),
+            Err(error) => first = first.or(Some(explain(&error.to_string(), &value))),
         }
     }
     Err(first.unwrap_or_else(|| "no value".to_owned()))
+}
+
+/// The standard library's message about an address names neither the value nor a right one.
+fn explain(error: &str, value: &Value) -> String {
+    if error == "invalid socket address syntax" {
+        format!("{value} is not an address, such as \"127.0.0.1:8080\"")
+    } else {
+        error.to_owned()
+    }
 }
 
 /// What a text from the environment or a flag may mean, given the default's kind.

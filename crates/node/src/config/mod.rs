@@ -24,4 +24,7 @@ use serde::de::DeserializeOwned;
 pub trait Settings: Default + Serialize + DeserializeOwned {
     /// Every value that cannot be used, with its key; empty when all is well.
     fn validate(&self) -> Vec<Fault>;
+
+    /// Fills in what follows from other values, after all layers and before it is validated.
+    fn derive(&mut self) {}
 }

@@ -154,6 +154,11 @@ fn all_faults_are_reported_at_once_with_their_source() {
         );
     }
     assert_eq!(faults.len(), 6);
+    let listen = faults.iter().find(|f| f.key == "listen").unwrap();
+    assert_eq!(
+        listen.to_string(),
+        r#"--listen: "here" is not an address, such as "127.0.0.1:8080""#
+    );
 }
 
 #[test]

@@ -40,7 +40,14 @@ impl Failure {
     pub(crate) fn report(self) -> ExitCode {
         let mut causes = self.error.chain().map(ToString::to_string);
         let first = causes.next().unwrap_or_default();
-        let text = causes.fold(first, |text, cause| format!("{text}: {cause}"));
+        let text = causes.fold(first, |text, cause| {
+            // Some errors say their cause themselves.
+            if text.ends_with(&cause) {
+                text
+            } else {
+                format!("{text}: {cause}")
+            }
+        });
         let mut stderr = std::io::stderr().lock();
         for line in text.lines() {
             writeln!(stderr, "gantry: {line}").ok();

@@ -57,8 +57,8 @@ pub enum Error {
     #[error("configuration: {0}")]
     Config(String),
     /// The data directory cannot be opened or failed later.
-    #[error("data directory")]
-    Store(#[source] StoreError),
+    #[error(transparent)]
+    Store(StoreError),
     /// A table of the data directory cannot be read or written.
     #[error("table of the data directory: {0}")]
     Table(String),
@@ -273,7 +273,23 @@ fn open(
     };
     let (store, report) =
         Store::open(options, disk.clone(), clock.clone()).map_err(Error::Store)?;
-    tracing::info!(?report, "data directory opened");
+    tracing::info!(
+        clean = report.clean,
+        end = report.dispatched_to.get(),
+        truncated_at = report.truncated_at.map(|at| at.get()),
+        damaged = report.damaged.len(),
+        scanned_bytes = report.scanned_bytes,
+        repaired_entries = report.repaired_entries,
+        rebuilt_entries = report.rebuilt_entries,
+        "data directory opened"
+    );
+    for range in &report.damaged {
+        tracing::error!(
+            from = range.from.get(),
+            to = range.to.get(),
+            "a part of the log cannot be read; it is skipped and left as it is"
+        );
+    }
     let root = store.root();
     let file = |name: &str| ConfigFile::new(disk.clone(), &root, name);
     let now_ms = clock.now_ms();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Another process, or another store in this one, holds the directory.
-    #[error("data directory {} is in use", path.display())]
+    #[error("data directory {} is in use by another process", path.display())]
     InUse {
         /// The data directory.
         path: PathBuf,

@@ -141,7 +141,12 @@ pub(crate) const GATEWAY: &[Flag] = &[
     flag(
         "auth",
         "on|off",
-        "off: anybody may do anything; accepted on a loopback address only [default: on]",
+        "off: anybody may do anything; accepted on a loopback address only; on: not built yet [default: on]",
+    ),
+    flag(
+        "auto_create",
+        "true|false",
+        "A send makes its topic; a receive that names a topic makes its group [default: false]",
     ),
     flag(
         "allow_origin",

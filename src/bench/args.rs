@@ -13,15 +13,11 @@ pub(crate) fn command() -> Command {
         .about("Measure a running broker or gateway, or this machine's own limits")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommand(SendArgs::augment_args(Command::new("send").about(
-            "Send messages as fast as they are answered (or at --rate), and report",
-        )))
-        .subcommand(LimitsArgs::augment_args(Command::new("limits").about(
-            "Measure what the machine itself allows: disk sync, group commit, loopback",
-        )))
+        .subcommand(SendArgs::augment_args(Command::new("send")))
+        .subcommand(LimitsArgs::augment_args(Command::new("limits")))
 }
 
-/// Options of `gantry bench send`.
+/// Send messages as fast as they are answered (or at --rate), and report
 #[derive(Debug, Clone, Args)]
 pub(crate) struct SendArgs {
     /// Name server to ask for a broker of the topic

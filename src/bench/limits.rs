@@ -16,7 +16,7 @@ use wire::{Command, ResponseCode};
 use super::args::SendArgs;
 use super::remoting::measure;
 
-/// Options of `gantry bench limits`.
+/// Measure what the machine itself allows: disk sync, group commit, loopback
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LimitsArgs {
     /// Directory on the disk to measure

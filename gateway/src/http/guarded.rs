@@ -6,7 +6,11 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Bytes and what to do with the guard: dropped untouched where the client went away before the bytes were taken.
+/// Bytes handed over at a time. The connection asks for more only when it has room, so a client that stops reading a
+/// long answer leaves the guard armed.
+const PART_BYTES: usize = 64 * 1024;
+
+/// Bytes and what to do with the guard: dropped untouched where the client went away before the last bytes were taken.
 pub struct Guarded<G> {
     bytes: Option<Bytes>,
     guard: Option<G>,
@@ -14,7 +18,7 @@ pub struct Guarded<G> {
 }
 
 impl<G> Guarded<G> {
-    /// `disarm` is called once the bytes were handed to the connection.
+    /// `disarm` is called once the last bytes were handed to the connection.
     pub fn new(bytes: Bytes, guard: G, disarm: fn(G)) -> Self {
         Self {
             bytes: Some(bytes),
@@ -32,9 +36,14 @@ impl<G: Unpin> Body for Guarded<G> {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let Some(bytes) = self.bytes.take() else {
+        let Some(mut bytes) = self.bytes.take() else {
             return Poll::Ready(None);
         };
+        if bytes.len() > PART_BYTES {
+            let part = bytes.split_to(PART_BYTES);
+            self.bytes = Some(bytes);
+            return Poll::Ready(Some(Ok(Frame::data(part))));
+        }
         if let Some(guard) = self.guard.take() {
             (self.disarm)(guard);
         }
@@ -85,5 +94,31 @@ mod tests {
         ));
         drop(body);
         assert_eq!(fired.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn a_long_answer_is_guarded_until_its_last_part() {
+        let fired = Arc::new(AtomicUsize::new(0));
+        let bytes = Bytes::from(vec![b'x'; 2 * PART_BYTES + 1]);
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        for (taken, expected) in [(1, 1), (2, 2), (3, 2)] {
+            let probe = Probe(Arc::clone(&fired));
+            let mut body = Guarded::new(bytes.clone(), probe, std::mem::forget);
+            let mut seen = 0;
+            for _ in 0..taken {
+                let Poll::Ready(Some(Ok(frame))) = Pin::new(&mut body).poll_frame(&mut context)
+                else {
+                    panic!("a part is missing");
+                };
+                seen += frame.into_data().unwrap().len();
+                assert_eq!(
+                    body.size_hint().exact(),
+                    Some((bytes.len() - seen) as u64)
+                );
+            }
+            assert_eq!(body.is_end_stream(), taken == 3);
+            drop(body);
+            assert_eq!(fired.load(Ordering::SeqCst), expected, "{taken} parts taken");
+        }
     }
 }

@@ -53,11 +53,17 @@ impl OriginRules {
         uri: &Uri,
         port: Option<u16>,
     ) -> Result<Origin, ApiError> {
-        let host = uri
-            .authority()
-            .map(|a| a.as_str())
-            .or_else(|| headers.get("host").and_then(|h| h.to_str().ok()));
-        let Some(host) = host.filter(|h| is_loopback(split_host(h).0)) else {
+        let named: Vec<&str> = headers
+            .get_all("host")
+            .iter()
+            .map(|h| h.to_str().unwrap_or_default())
+            .chain(uri.authority().map(|a| a.as_str()))
+            .collect();
+        // What an absolute address names counts, but a header that disagrees must be as harmless.
+        let harmless = named
+            .iter()
+            .all(|h| is_host(h) && is_loopback(split_host(h).0));
+        let Some(&host) = named.last().filter(|_| harmless) else {
             let detail = "authentication is off, so only requests whose Host is a loopback name or address are answered; \
                           ask for http://127.0.0.1 or http://localhost";
             return Err(ApiError::new(Code::Forbidden, detail));
@@ -137,6 +143,15 @@ fn split_host(authority: &str) -> (&str, Option<u16>) {
     }
 }
 
+/// Whether this is one host with at most a port behind it, no list and no user.
+fn is_host(authority: &str) -> bool {
+    let port = authority
+        .rsplit_once(':')
+        .filter(|(host, _)| host.ends_with(']') || !host.contains(':'))
+        .map_or("", |(_, port)| port);
+    port.bytes().all(|b| b.is_ascii_digit())
+}
+
 fn is_loopback(host: &str) -> bool {
     let name = host.trim_end_matches('.');
     name.eq_ignore_ascii_case("localhost")
@@ -179,8 +194,21 @@ mod tests {
             "",
             "[::2]",
             "0.0.0.0:8080",
+            "127.0.0.1:8080, evil.example",
+            "localhost:evil.example",
+            "[::1]:8080,evil.example",
         ] {
             assert_eq!(check(&[("host", host)]), Err(Code::Forbidden), "{host}");
+        }
+        for both in [
+            ["localhost", "evil.example"],
+            ["evil.example", "localhost"],
+        ] {
+            assert_eq!(
+                check(&both.map(|host| ("host", host))),
+                Err(Code::Forbidden),
+                "{both:?}"
+            );
         }
         assert_eq!(check(&[]), Err(Code::Forbidden));
         for name in ["forwarded", "via", "x-forwarded-for", "x-forwarded-prefix"] {

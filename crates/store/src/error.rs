@@ -16,8 +16,8 @@ pub enum StoreError {
     /// The disk has no room for the next file. Nothing was stored; try again later.
     #[error("disk is full")]
     Full,
-    /// Too much waits to be written. Nothing was stored; try again soon.
-    #[error("store is busy: too many bytes wait for the disk")]
+    /// Too much waits to be written, or the topic is being removed. Nothing was stored; try again soon.
+    #[error("store is busy: too many bytes wait for the disk, or the topic is being removed")]
     Busy,
     /// The store was closed.
     #[error("store is closed")]

@@ -99,6 +99,8 @@ pub(crate) struct Broker {
     pub(crate) runtime: tokio::runtime::Handle,
     /// Administrative requests at work.
     pub(crate) admin_permits: Arc<Semaphore>,
+    /// Administrative requests that wait for one of these.
+    pub(crate) admin_waiting: Arc<Semaphore>,
     /// Cold reads at work.
     pub(crate) read_permits: Arc<Semaphore>,
     /// Delay levels.

@@ -325,6 +325,7 @@ fn open(
         tasks: TaskTracker::new(),
         runtime,
         admin_permits: Arc::new(Semaphore::new(admin)),
+        admin_waiting: Arc::new(Semaphore::new(crate::dispatch::ADMIN_WAITING_MAX)),
         read_permits: Arc::new(Semaphore::new(COLD_READS)),
         delay: Delay::new(file("delayOffset.json"), now_ms),
         ids: Ids::new(advertised, now_ms),

@@ -108,10 +108,7 @@ impl Delay {
     /// # Errors
     /// The file cannot be read or parsed; the log cannot be read.
     pub(crate) fn recover(&self, store: &store::Store) -> Result<(), BrokerError> {
-        let file: DelayFile = match self.file.read()? {
-            Some(bytes) => wire::json::from_slice(&bytes)?,
-            None => DelayFile::default(),
-        };
+        let file = self.read_file()?;
         let mut next = self.next.lock();
         for (level, offset) in file.offset_table {
             let slot = usize::try_from(level - 1)
@@ -140,6 +137,22 @@ impl Delay {
             }
         }
         Ok(())
+    }
+
+    /// The file, else its backup, else nothing: the older it is, the more of the log is read for what it lacks.
+    fn read_file(&self) -> Result<DelayFile, BrokerError> {
+        let Some(bytes) = self.file.read()? else {
+            return Ok(DelayFile::default());
+        };
+        let error = match wire::json::from_slice(&bytes) {
+            Ok(file) => return Ok(file),
+            Err(error) => error,
+        };
+        tracing::error!(%error, "delayOffset.json does not parse: the log is read for it");
+        let backup = self.file.read_backup()?;
+        Ok(backup
+            .and_then(|bytes| wire::json::from_slice(&bytes).ok())
+            .unwrap_or_default())
     }
 
     /// Wakes the delivery: a message came into the schedule topic, or the broker stops. Any thread.

@@ -139,6 +139,9 @@ pub(crate) enum BrokerError {
     /// A configuration table could not be written.
     #[error("configuration could not be written: {0}")]
     Persist(String),
+    /// A configuration table cannot be read, and neither can its backup.
+    #[error("damaged, and so is its backup: {0}")]
+    Damaged(String),
     /// A broken promise of our own code.
     #[error("internal error: {0}")]
     Internal(&'static str),
@@ -152,6 +155,7 @@ impl BrokerError {
             | Self::Body(_)
             | Self::Absent(_)
             | Self::Persist(_)
+            | Self::Damaged(_)
             | Self::Internal(_) => ResponseCode::SystemError,
             Self::VersionMismatch { .. } | Self::Exists { .. } | Self::Full(_) => {
                 ResponseCode::SystemError
@@ -209,7 +213,7 @@ impl BrokerError {
             Self::PollingFull(_) => "polling_full",
             Self::Stopping => "broker_unavailable",
             Self::Store(error) => store_code(error).1,
-            Self::Persist(_) => "storage_error",
+            Self::Persist(_) | Self::Damaged(_) => "storage_error",
             Self::Internal(_) => "internal",
         }
     }

@@ -17,6 +17,17 @@ pub(crate) struct ConfigFile {
     writing: Mutex<()>,
 }
 
+/// Where the content of a table came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loaded {
+    /// The file.
+    Whole,
+    /// Its backup: the last change is missing.
+    Backup,
+    /// There was no file.
+    Absent,
+}
+
 impl ConfigFile {
     /// The file `config/<name>` below the store's root.
     pub(crate) fn new(disk: Arc<dyn Disk>, root: &Path, name: &str) -> Self {
@@ -34,21 +45,21 @@ impl ConfigFile {
     pub(crate) fn load(
         &self,
         take: impl Fn(&[u8]) -> Result<usize, WireError>,
-    ) -> Result<usize, BrokerError> {
+    ) -> Result<Loaded, BrokerError> {
         let Some(bytes) = self.read()? else {
-            return Ok(0);
+            return Ok(Loaded::Absent);
         };
         let first = match take(&bytes) {
-            Ok(count) => return Ok(count),
+            Ok(_) => return Ok(Loaded::Whole),
             Err(error) => error,
         };
         let name = self.path.display().to_string();
         tracing::error!(file = name, error = %first, "file does not parse, its backup is used");
         let backup = store::config_file::read_backup(self.disk.as_ref(), &self.path)
             .map_err(|error| BrokerError::Persist(error.to_string()))?;
-        let unusable = |error: WireError| BrokerError::Persist(format!("{name}: {error}"));
+        let unusable = |error: WireError| BrokerError::Damaged(format!("{name}: {error}"));
         match backup {
-            Some(bytes) => take(&bytes).map_err(unusable),
+            Some(bytes) => take(&bytes).map(|_| Loaded::Backup).map_err(unusable),
             None => Err(unusable(first)),
         }
     }

@@ -30,11 +30,11 @@ use crate::locks::LockTable;
 use crate::longpoll::{self, Holds};
 use crate::metrics::Metrics;
 use crate::offsets::OffsetTable;
-use crate::persist::ConfigFile;
+use crate::persist::{ConfigFile, Loaded};
 use crate::pop::{self, Pop};
 use crate::registration::Registration;
 use crate::settings::LiveSettings;
-use crate::topic::{TopicTable, system_topics};
+use crate::topic::{PERM_READ_WRITE, TopicConfig, TopicTable, system_topics};
 use crate::version::DataVersion;
 
 /// The admin port's distance from the listen port.
@@ -62,6 +62,9 @@ pub enum Error {
     /// A table of the data directory cannot be read or written.
     #[error("table of the data directory: {0}")]
     Table(String),
+    /// A table of the data directory does not parse, and neither does its backup.
+    #[error("table of the data directory: {0}; put a good copy there, or remove both files to begin with an empty table")]
+    DamagedTable(String),
     /// The port cannot be bound.
     #[error("cannot listen at {addr}")]
     Bind {
@@ -80,7 +83,7 @@ impl Error {
         match self {
             Self::Config(_) => 2,
             Self::Store(StoreError::InUse { .. }) => 3,
-            Self::Store(StoreError::Layout { .. }) => 4,
+            Self::Store(StoreError::Layout { .. }) | Self::DamagedTable(_) => 4,
             Self::Store(_) | Self::Table(_) | Self::Bind { .. } => 1,
         }
     }
@@ -90,6 +93,7 @@ impl From<BrokerError> for Error {
     fn from(error: BrokerError) -> Self {
         match error {
             BrokerError::Store(error) => Self::Store(error),
+            BrokerError::Damaged(why) => Self::DamagedTable(why),
             other => Self::Table(other.to_string()),
         }
     }
@@ -350,11 +354,13 @@ fn load(broker: &Broker) -> Result<(), BrokerError> {
         broker.live.restore(json);
         Ok(0)
     })?;
-    broker.topics_file.load(|json| broker.topics.load(json))?;
+    let topics = broker
+        .topics_file
+        .load(|json| broker.topics.load(json))?;
     broker.groups_file.load(|json| broker.groups.load(json))?;
     broker.offsets_file.load(|json| broker.offsets.load(json))?;
     broker.delay.recover(&broker.store)?;
-    let mut added = false;
+    let mut added = topics != Loaded::Whole && restore_topics(broker);
     for topic in system_topics(
         &broker.config.cluster,
         &broker.config.name,
@@ -366,6 +372,33 @@ fn load(broker: &Broker) -> Result<(), BrokerError> {
             .is_some_and(|change| change.changed);
     }
     if added { broker.save_topics() } else { Ok(()) }
+}
+
+/// Puts topics back that have messages but are not in the table, because the table is older than they are. True where
+/// there were any.
+fn restore_topics(broker: &Broker) -> bool {
+    let mut queues = std::collections::BTreeMap::new();
+    for (topic, queue_id) in broker.store.topics() {
+        let count = queues.entry(topic).or_insert(0);
+        *count = queue_id.saturating_add(1).max(*count);
+    }
+    let mut added = false;
+    for (topic, count) in queues {
+        if broker.topics.contains(&topic) || crate::names::is_system_topic(&topic) {
+            continue;
+        }
+        tracing::error!(
+            topic,
+            queues = count,
+            "topic is not in the table but has messages: put back with its queues that have any"
+        );
+        let config = TopicConfig::new(&topic, count, PERM_READ_WRITE);
+        added |= broker
+            .topics
+            .ensure(config, broker.now_ms())
+            .is_some_and(|change| change.changed);
+    }
+    added
 }
 
 /// Starts what runs beside the requests. The answer is its threads.

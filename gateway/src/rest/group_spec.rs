@@ -279,13 +279,25 @@ fn dead_letter(raw: Raw<'_>, spec: &mut GroupSpec) -> Result<(), ApiError> {
         spec.dead_letter_enabled = enabled;
     }
     if let Some(text) = object.string("retention", Code::InvalidDuration)? {
-        spec.dead_letter_retention_ms = duration_in(
+        let pointer = "/deadLetter/retention";
+        let wanted = duration_in(
             &text,
             "retention",
-            "/deadLetter/retention",
+            pointer,
             RETENTION_MS,
             Code::InvalidField,
         )?;
+        // What a document that was read says is taken back; nothing else is promised.
+        if wanted != spec.dead_letter_retention_ms
+            && wanted != default_group().dead_letter_retention_ms
+        {
+            return Err(ApiError::field(
+                Code::NotImplemented,
+                pointer,
+                "retention of dead letters is part of the API but not built yet: they are kept; leave it out",
+            ));
+        }
+        spec.dead_letter_retention_ms = wanted;
     }
     Ok(())
 }
@@ -327,6 +339,11 @@ mod tests {
                 "/onExhausted",
             ),
             (r#"{"labels":{"a":"b"}}"#, Code::NotImplemented, "/labels"),
+            (
+                r#"{"deadLetter":{"retention":"1d"}}"#,
+                Code::NotImplemented,
+                "/deadLetter/retention",
+            ),
             (
                 r#"{"invisibleFor":30}"#,
                 Code::InvalidDuration,

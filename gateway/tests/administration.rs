@@ -295,3 +295,22 @@ async fn a_subscription_from_latest_begins_where_it_was_put() {
     assert_eq!(texts, ["after"]);
     cluster.stop().await;
 }
+
+/// A topic made anew with fewer queues, behind the back of a gateway that knows the old ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_send_finds_the_queues_of_a_topic_that_was_made_anew() {
+    let cluster = Cluster::start(1, 2).await;
+    let topic = "/v1/ns/default/topics/anew";
+    let messages = format!("{topic}/messages");
+    cluster.at(0, "PUT", topic, r#"{"queues":16}"#).await;
+    let known = cluster.at(1, "POST", &messages, r#"{"text":"x"}"#).await;
+    assert_eq!(known.status, 201, "{}", known.text());
+    cluster.at(0, "DELETE", topic, "").await;
+    let anew = cluster.at(0, "PUT", topic, r#"{"queues":1}"#).await;
+    assert_eq!(anew.status, 201, "{}", anew.text());
+    for _ in 0..4 {
+        let sent = cluster.at(1, "POST", &messages, r#"{"text":"x"}"#).await;
+        assert_eq!(sent.status, 201, "{}", sent.text());
+    }
+    cluster.stop().await;
+}

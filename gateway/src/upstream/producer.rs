@@ -259,13 +259,15 @@ impl Upstream {
                     Ok(sent) => return Ok(sent),
                     Err(error) => {
                         let code = response.response_code();
-                        if matches!(
+                        // A queue that we chose and that is not there: the topic was made anew with fewer.
+                        let stale = code == ResponseCode::InvalidParameter && fixed.queue.is_none();
+                        let moved = matches!(
                             code,
                             ResponseCode::TopicNotExist
                                 | ResponseCode::NotLeaderForQueue
                                 | ResponseCode::GoAway
-                        ) && !refreshed
-                        {
+                        );
+                        if (moved || stale) && !refreshed {
                             refreshed = true;
                             if let Some(fresh) = self.refresh_route(topic, deadline).await? {
                                 route = fresh;

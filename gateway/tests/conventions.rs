@@ -639,3 +639,23 @@ async fn a_head_that_never_ends_is_answered_408() {
     assert!(connection.closed().await);
     cluster.stop().await;
 }
+
+/// A client that never ends its request is cut off while draining, so that the stop is still in order.
+#[tokio::test]
+async fn a_request_that_never_ends_does_not_outlast_the_stop() {
+    let cluster = Cluster::alone().await;
+    let addr = cluster.addr();
+    let mut half = Connection::open(addr).await;
+    let head = format!(
+        "POST {MESSAGES} HTTP/1.1\r\nHost: {addr}\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{{"
+    );
+    half.write(head.as_bytes()).await;
+    send(addr, "GET", "/healthz", &[], b"").await;
+    tokio::time::pause();
+    let began = tokio::time::Instant::now();
+    cluster.stop().await;
+    let took = began.elapsed();
+    tokio::time::resume();
+    assert!(took < Duration::from_secs(25), "{took:?}");
+    assert!(half.closed().await);
+}

@@ -20,6 +20,9 @@ use tower::Service;
 /// Bytes of a head the library buffers: above our own limits, so that most heads over them get our answer.
 const HEAD_BUFFER: usize = 128 * 1_024;
 const HEADERS_MAX: usize = 512;
+/// How long after the stop a connection may end its request: less than the whole process has, so that a client that
+/// never ends its own is cut off and the stop is still in order.
+const DRAIN: Duration = Duration::from_secs(20);
 
 /// Accepts until `stop`; connections are tasks of the state's tracker.
 pub async fn serve(listener: TcpListener, app: Router, state: AppState, stop: CancellationToken) {
@@ -119,7 +122,11 @@ async fn connection(
         ended = serving.as_mut() => ended,
         () = stop.cancelled() => {
             serving.as_mut().graceful_shutdown();
-            serving.await
+            let Ok(ended) = tokio::time::timeout(DRAIN, serving).await else {
+                tracing::info!("connection cut off: its request did not end while draining");
+                return;
+            };
+            ended
         }
     };
     if let Err(error) = ended {

@@ -1,9 +1,9 @@
 //! The broker: log, queues, leases, retry and dead letters behind RocketMQ remoting.
 //!
 //! [`run`] serves until its context stops; [`start`] gives a handle for tests. Requests arrive on
-//! connection tasks ([`dispatch`]), touch memory inline and go to blocking threads for everything
+//! connection tasks (`dispatch`), touch memory inline and go to blocking threads for everything
 //! that may wait for the disk. Appends happen on the caller's thread; their answers leave from the
-//! flush thread ([`durability`]).
+//! flush thread (`durability`).
 #![forbid(unsafe_code)]
 
 mod broker;

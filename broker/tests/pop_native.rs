@@ -192,7 +192,7 @@ async fn bad_requests_get_the_codes_of_apache() {
             .await
             .ext
             .get("status"),
-        Some("already")
+        Some("gone")
     );
     let many = bench.native_pop("g", "T", 33, 1_000, 0).await;
     assert_eq!(

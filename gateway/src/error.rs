@@ -153,7 +153,7 @@ pub struct FieldError {
     pub detail: String,
 }
 
-/// A refusal. Cheap to move (one pointer); becomes a problem document in the outer layer of [`crate::app`].
+/// A refusal. Cheap to move (one pointer); becomes a problem document in the outer layer of [`crate::app()`].
 #[derive(Clone, Debug)]
 pub struct ApiError(Box<Fault>);
 

@@ -50,7 +50,7 @@ impl From<DbError> for ApiError {
 }
 
 /// The store. One SQL text serves every kind: statements use `$1` placeholders, TEXT, BIGINT and BOOLEAN only, and go
-/// through [`on!`], so that a second kind is one more arm.
+/// through `on!`, so that a second kind is one more arm.
 #[derive(Clone, Debug)]
 pub enum Db {
     /// Embedded.

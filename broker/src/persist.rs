@@ -50,6 +50,10 @@ impl ConfigFile {
             return Ok(Loaded::Absent);
         };
         let first = match take(&bytes) {
+            // A file that is missing or empty was read from its backup.
+            Ok(_) if self.read_backup()?.is_some_and(|backup| backup == bytes) => {
+                return Ok(Loaded::Backup);
+            }
             Ok(_) => return Ok(Loaded::Whole),
             Err(error) => error,
         };

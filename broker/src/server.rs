@@ -63,7 +63,9 @@ pub enum Error {
     #[error("table of the data directory: {0}")]
     Table(String),
     /// A table of the data directory does not parse, and neither does its backup.
-    #[error("table of the data directory: {0}; put a good copy there, or remove both files to begin with an empty table")]
+    #[error(
+        "table of the data directory: {0}; put a good copy there, or remove both files to begin with an empty table"
+    )]
     DamagedTable(String),
     /// The port cannot be bound.
     #[error("cannot listen at {addr}")]
@@ -354,9 +356,7 @@ fn load(broker: &Broker) -> Result<(), BrokerError> {
         broker.live.restore(json);
         Ok(0)
     })?;
-    let topics = broker
-        .topics_file
-        .load(|json| broker.topics.load(json))?;
+    let topics = broker.topics_file.load(|json| broker.topics.load(json))?;
     broker.groups_file.load(|json| broker.groups.load(json))?;
     broker.offsets_file.load(|json| broker.offsets.load(json))?;
     broker.delay.recover(&broker.store)?;

@@ -111,14 +111,15 @@ mod tests {
                     panic!("a part is missing");
                 };
                 seen += frame.into_data().unwrap().len();
-                assert_eq!(
-                    body.size_hint().exact(),
-                    Some((bytes.len() - seen) as u64)
-                );
+                assert_eq!(body.size_hint().exact(), Some((bytes.len() - seen) as u64));
             }
             assert_eq!(body.is_end_stream(), taken == 3);
             drop(body);
-            assert_eq!(fired.load(Ordering::SeqCst), expected, "{taken} parts taken");
+            assert_eq!(
+                fired.load(Ordering::SeqCst),
+                expected,
+                "{taken} parts taken"
+            );
         }
     }
 }

@@ -42,6 +42,14 @@ async fn every_refusal_is_a_problem_document() {
         ("POST", MESSAGES, &[], "{}", 415, "unsupported_media_type"),
         (
             "POST",
+            "/v1/ns/default/topics/t/raw",
+            &[("Content-Encoding", "gzip")],
+            "x",
+            415,
+            "unsupported_media_type",
+        ),
+        (
+            "POST",
             MESSAGES,
             &[("Content-Type", "application/x-www-form-urlencoded")],
             "{}",

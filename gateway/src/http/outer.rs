@@ -197,6 +197,14 @@ async fn take_body<'a>(
     let body = std::mem::take(request.body_mut());
     let (bytes, share) =
         read_body(body, request.headers(), state.request_max(), &state.bodies).await?;
+    if let Some(coding) = request.headers().get(header::CONTENT_ENCODING)
+        && !bytes.is_empty()
+        && !coding.as_bytes().eq_ignore_ascii_case(b"identity")
+    {
+        let detail = "Content-Encoding would be lost with the message: send the body as it is, or its coded bytes to \
+                      /raw under a Content-Type such as application/gzip";
+        return Err(ApiError::new(Code::UnsupportedMediaType, detail));
+    }
     request.extensions_mut().insert(bytes);
     Ok(share)
 }

@@ -4,10 +4,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use store::StoreError;
 use store::disk::Disk;
 use wire::WireError;
 
 use crate::error::BrokerError;
+
+/// What a failure of the disk means to the caller: a full one passes, the rest does not.
+fn failed(error: StoreError) -> BrokerError {
+    match error {
+        StoreError::Full => BrokerError::Store(error),
+        other => BrokerError::Persist(other.to_string()),
+    }
+}
 
 /// One configuration file. Writers are serialized, so that an older content never replaces a newer.
 #[derive(Debug)]
@@ -59,8 +68,8 @@ impl ConfigFile {
         };
         let name = self.path.display().to_string();
         tracing::error!(file = name, error = %first, "file does not parse, its backup is used");
-        let backup = store::config_file::read_backup(self.disk.as_ref(), &self.path)
-            .map_err(|error| BrokerError::Persist(error.to_string()))?;
+        let backup =
+            store::config_file::read_backup(self.disk.as_ref(), &self.path).map_err(failed)?;
         let unusable = |error: WireError| BrokerError::Damaged(format!("{name}: {error}"));
         match backup {
             Some(bytes) => take(&bytes).map(|_| Loaded::Backup).map_err(unusable),
@@ -73,8 +82,7 @@ impl ConfigFile {
     /// # Errors
     /// The file cannot be read.
     pub(crate) fn read(&self) -> Result<Option<Vec<u8>>, BrokerError> {
-        store::config_file::read(self.disk.as_ref(), &self.path)
-            .map_err(|error| BrokerError::Persist(error.to_string()))
+        store::config_file::read(self.disk.as_ref(), &self.path).map_err(failed)
     }
 
     /// The content before the last write, for a caller that cannot use the present one.
@@ -82,8 +90,7 @@ impl ConfigFile {
     /// # Errors
     /// The file cannot be read.
     pub(crate) fn read_backup(&self) -> Result<Option<Vec<u8>>, BrokerError> {
-        store::config_file::read_backup(self.disk.as_ref(), &self.path)
-            .map_err(|error| BrokerError::Persist(error.to_string()))
+        store::config_file::read_backup(self.disk.as_ref(), &self.path).map_err(failed)
     }
 
     /// Writes what `content` gives, taken after earlier writers are done. Blocks on the disk.
@@ -104,7 +111,25 @@ impl ConfigFile {
     ) -> Result<(), BrokerError> {
         let _alone = self.writing.lock();
         let content = content()?;
-        store::config_file::write(self.disk.as_ref(), &self.path, &content)
-            .map_err(|error| BrokerError::Persist(error.to_string()))
+        store::config_file::write(self.disk.as_ref(), &self.path, &content).map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::disk::sim::SimDisk;
+
+    #[test]
+    fn a_full_disk_is_said_and_passes() {
+        let disk = SimDisk::new(1);
+        let file = ConfigFile::new(Arc::new(disk.clone()), Path::new("/data"), "topics.json");
+        file.write(|| b"{}".to_vec()).unwrap();
+        disk.set_capacity(disk.used());
+        let refused = file.write(|| vec![b' '; 1 << 20]).unwrap_err();
+        assert_eq!(refused.reason(), "storage_full");
+        disk.set_capacity(u64::MAX);
+        file.write(|| b"{\"a\":1}".to_vec()).unwrap();
+        assert_eq!(file.read().unwrap().unwrap(), b"{\"a\":1}");
     }
 }

@@ -67,7 +67,8 @@ impl QueueState {
     /// How a lease that is not in flight ended, if that is still known. Where the message is in flight under another
     /// lease, the one that `receipt` names ended by a crash that took its record with it: nothing is known of it.
     pub fn ended(&self, offset: u64, receipt: Receipt) -> Option<Ended> {
-        if self.in_flight.contains_key(&offset) {
+        let never = matches!(receipt, Receipt::PopTime(ms) if ms > self.last_pop_time_ms);
+        if never || self.in_flight.contains_key(&offset) {
             return None;
         }
         self.tombs.look_up(offset, receipt, offset < self.next)

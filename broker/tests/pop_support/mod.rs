@@ -208,10 +208,39 @@ impl Bench {
             properties: Some(properties.encode()),
             ..SendRequest::default()
         };
-        self.ok(Command::request(RequestCode::SendMessageV2)
-            .with_header(&header)
-            .with_body(body.to_owned()))
+        let answer = self
+            .ok(Command::request(RequestCode::SendMessageV2)
+                .with_header(&header)
+                .with_body(body.to_owned()))
             .await;
+        let offset = answer.ext.get("queueOffset").unwrap().parse().unwrap();
+        self.until_poppable(topic, queue_id, offset).await;
+    }
+
+    /// An answered send enters its queue a moment later; on a loaded machine a pop may be faster.
+    async fn until_poppable(&self, topic: &str, queue_id: i32, offset: i64) {
+        let until = tokio::time::Instant::now() + TIMEOUT;
+        loop {
+            let cmd = Command::request(RequestCode::GetMaxOffset)
+                .with_ext("topic", topic)
+                .with_ext("queueId", queue_id);
+            let end: i64 = self
+                .ok(cmd)
+                .await
+                .ext
+                .get("offset")
+                .unwrap()
+                .parse()
+                .unwrap();
+            if end > offset {
+                return;
+            }
+            assert!(
+                tokio::time::Instant::now() < until,
+                "{topic} {queue_id}: {end}"
+            );
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     pub(crate) async fn send_many(&self, topic: &str, queues: i32, count: usize) {

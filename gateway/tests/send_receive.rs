@@ -654,6 +654,9 @@ async fn unknown_groups_and_topics_are_4xx() {
             .status,
         204
     );
+    receive("/groups/g/receive?wait=5s")
+        .await
+        .problem(404, "topic_not_found");
     let after = receive("/groups/g/receive?topic=gone&wait=0s").await;
     assert!(matches!(after.status, 404), "{}", after.text());
     cluster

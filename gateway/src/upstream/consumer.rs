@@ -294,6 +294,7 @@ impl Upstream {
         let mut all = Popped::default();
         all.giver = Some(self.giver(request));
         let mut asked = 0_usize;
+        let mut found = false;
         let mut last = None;
         for topic in self.topics_of(&group, request.topic.as_deref()) {
             let Some(route) = self.route(&topic, request.deadline).await? else {
@@ -305,6 +306,7 @@ impl Upstream {
                 }
                 continue;
             };
+            found = true;
             let start = self.0.routes.next_name_server();
             for i in 0..route.readable.len() {
                 let left = request
@@ -350,6 +352,13 @@ impl Upstream {
                     }
                 }
             }
+        }
+        if !found && !group.subscriptions.is_empty() {
+            let detail = format!(
+                "no topic that group '{}' subscribes exists; delete its subscriptions or create a topic",
+                request.group
+            );
+            return Err(ApiError::new(Code::TopicNotFound, detail));
         }
         match last {
             Some(error) if all.partial.len() == asked => Err(error),

@@ -10,8 +10,9 @@ use wire::{Command, RequestCode};
 use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::handlers::{
-    assignment, broker_config, consume_stats, consumer_info, gantry_group, gantry_topic, group,
-    heartbeat, lock, offset, pull, reset_offset, runtime_info, send, send_back, topic, view,
+    assignment, broker_config, consume_stats, consumer_call, consumer_info, gantry_group,
+    gantry_topic, group, heartbeat, lock, offset, pull, reset_offset, runtime_info, send,
+    send_back, topic, view,
 };
 use crate::pop;
 
@@ -74,6 +75,8 @@ pub(crate) fn dispatch(broker: &Arc<Broker>, fast: bool, cmd: Command, to: Respo
         RequestCode::GetConsumerConnectionList => {
             inline(broker, &cmd, to, consumer_info::consumers)
         }
+        RequestCode::GetConsumerRunningInfo => consumer_call::running_info(broker, cmd, to),
+        RequestCode::ConsumeMessageDirectly => consumer_call::consume_directly(broker, cmd, to),
         RequestCode::GetProducerConnectionList => {
             inline(broker, &cmd, to, consumer_info::producers)
         }

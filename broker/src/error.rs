@@ -107,6 +107,9 @@ pub(crate) enum BrokerError {
     /// No member of the group is connected.
     #[error("the consumer group[{0}] not online")]
     NotOnline(String),
+    /// A client that was asked did not answer in time.
+    #[error("consumer <{0}> did not answer in time")]
+    NoAnswer(String),
     /// A feature of the protocol that this broker does not have yet.
     #[error("{0} is not supported yet")]
     NotSupported(&'static str),
@@ -176,6 +179,7 @@ impl BrokerError {
             Self::Subscription(_) => ResponseCode::SubscriptionParseFailed,
             Self::NotFound(_) => ResponseCode::QueryNotFound,
             Self::NotOnline(_) => ResponseCode::ConsumerNotOnline,
+            Self::NoAnswer(_) => ResponseCode::ConsumeMsgTimeout,
             Self::UnknownCode(_) => ResponseCode::RequestCodeNotSupported,
             Self::Busy(_) | Self::TooManyInFlight { .. } => ResponseCode::SystemBusy,
             Self::PollingFull(_) => ResponseCode::PollingFull,
@@ -206,6 +210,7 @@ impl BrokerError {
             Self::Subscription(_) => "invalid_filter",
             Self::NotFound(_) | Self::Absent(_) => "not_found",
             Self::NotOnline(_) => "not_online",
+            Self::NoAnswer(_) => "no_answer",
             Self::NotSupported(_) | Self::UnknownCode(_) => "not_implemented",
             Self::Busy(_) => "broker_busy",
             Self::Full(_) => "limit_reached",

@@ -253,6 +253,16 @@ impl Consumers {
             .map(|group| group.message_model == "BROADCASTING")
     }
 
+    /// The member with that client id; where it has several connections, the one last heard of.
+    pub(crate) fn member(&self, group: &str, client_id: &str) -> Option<Member> {
+        let inner = self.inner.lock();
+        let members = inner.groups.get(group)?.members.values();
+        members
+            .filter(|member| *member.client_id == *client_id && !member.conn.is_closed())
+            .max_by_key(|member| member.seen)
+            .cloned()
+    }
+
     /// Client ids of a group, each once.
     pub(crate) fn client_ids(&self, group: &str) -> Vec<Arc<str>> {
         let mut ids: Vec<Arc<str>> = self

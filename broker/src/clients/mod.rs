@@ -1,5 +1,6 @@
 //! Who is connected: producers and consumers by group, known from their heartbeats.
 
+mod call;
 mod consumers;
 mod producers;
 
@@ -9,6 +10,7 @@ use clock::Monotonic;
 use remoting::Connection;
 use wire::Language;
 
+pub(crate) use call::pass_on;
 pub(crate) use consumers::{ConsumerHeartbeat, Consumers, Subscription};
 pub(crate) use producers::Producers;
 

@@ -144,10 +144,24 @@ impl Connection {
     /// See [`ErrorKind`]; `written` says whether the peer may have seen the request. A request that
     /// timed out and cannot be written closes the connection, so that it is never sent late; so does
     /// one of a second or more after which nothing at all was received.
-    pub async fn invoke(
+    pub async fn invoke(&self, cmd: Command, timeout: Duration) -> Result<Command, RemotingError> {
+        self.exchange(cmd, timeout, true).await
+    }
+
+    /// As [`Connection::invoke`], for a peer that may be slow to answer and silent meanwhile: a
+    /// consumer that is asked to consume. Silence does not close the connection.
+    ///
+    /// # Errors
+    /// See [`Connection::invoke`].
+    pub async fn ask(&self, cmd: Command, timeout: Duration) -> Result<Command, RemotingError> {
+        self.exchange(cmd, timeout, false).await
+    }
+
+    async fn exchange(
         &self,
         mut cmd: Command,
         timeout: Duration,
+        silence_is_death: bool,
     ) -> Result<Command, RemotingError> {
         let mut place = self.pending.place().map_err(|why| match why {
             NoPlace::Full => self.error(ErrorKind::Refused, false, "too many requests in flight"),
@@ -171,7 +185,7 @@ impl Connection {
             Err(_) => {
                 let sent = self.sent_after_all(start).await;
                 let silent = self.received.load(Ordering::Relaxed) == received_before;
-                if !sent || (silent && timeout >= DEAD_AFTER) {
+                if !sent || (silence_is_death && silent && timeout >= DEAD_AFTER) {
                     self.close();
                 }
                 let sent = sent || !self.stopped_before(start).await;

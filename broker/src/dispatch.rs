@@ -11,8 +11,8 @@ use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::handlers::{
     assignment, broker_config, consume_stats, consumer_call, consumer_info, gantry_group,
-    gantry_topic, group, heartbeat, lock, offset, pull, reset_offset, runtime_info, send,
-    send_back, topic, view,
+    gantry_topic, group, heartbeat, lock, offset, pull, reply_message, reset_offset, runtime_info,
+    send, send_back, topic, view,
 };
 use crate::pop;
 
@@ -36,6 +36,9 @@ pub(crate) fn dispatch(broker: &Arc<Broker>, fast: bool, cmd: Command, to: Respo
     match cmd.request_code() {
         RequestCode::SendMessage | RequestCode::SendMessageV2 | RequestCode::SendBatchMessage => {
             send::handle(broker, cmd, to);
+        }
+        RequestCode::SendReplyMessage | RequestCode::SendReplyMessageV2 => {
+            reply_message::handle(broker, cmd, to);
         }
         RequestCode::PopMessage if !fast => pop::pop(broker, &cmd, to),
         RequestCode::Notification if !fast => pop::notify(broker, &cmd, to),

@@ -12,6 +12,7 @@ pub(crate) mod heartbeat;
 pub(crate) mod lock;
 pub(crate) mod offset;
 pub(crate) mod pull;
+pub(crate) mod reply_message;
 pub(crate) mod reset_offset;
 pub(crate) mod runtime_info;
 pub(crate) mod send;

@@ -39,8 +39,16 @@ pub(crate) struct Stored {
     pub(crate) want_flushed: bool,
 }
 
-/// Answers a send. Inline where the topic is known, else on a blocking thread.
+/// Stores and answers.
+pub(crate) type Answer = fn(&Arc<Broker>, &Command, &SendRequest<'_>, Responder);
+
+/// Answers a send.
 pub(crate) fn handle(broker: &Arc<Broker>, cmd: Command, to: Responder) {
+    take(broker, cmd, to, answer);
+}
+
+/// Hands a send to `answer`: inline where the topic is known, else on a blocking thread.
+pub(crate) fn take(broker: &Arc<Broker>, cmd: Command, to: Responder, answer: Answer) {
     let request = match SendRequest::parse(&cmd) {
         Ok(request) => request,
         Err(error) => return refuse(broker, to, &error.into()),
@@ -81,7 +89,8 @@ fn answer(broker: &Arc<Broker>, cmd: &Command, request: &SendRequest<'_>, to: Re
     }
 }
 
-fn refuse(broker: &Broker, to: Responder, error: &BrokerError) {
+/// Refuses with the two fields that every answer to a send has.
+pub(crate) fn refuse(broker: &Broker, to: Responder, error: &BrokerError) {
     broker.metrics.put_failures.inc();
     let mut response = error.to_response();
     response.ext.put(property::MSG_REGION, REGION);
@@ -101,7 +110,8 @@ fn confirm(broker: &Arc<Broker>, stored: Stored, to: Responder) {
         });
 }
 
-fn response(stored: &Stored, status: PutStatus) -> Command {
+/// The answer to a send that is stored.
+pub(crate) fn response(stored: &Stored, status: PutStatus) -> Command {
     let mut response = match status {
         PutStatus::Buffered | PutStatus::Flushed => Command::response(ResponseCode::Success),
         PutStatus::FlushTimeout => Command::error(
@@ -126,7 +136,10 @@ fn response(stored: &Stored, status: PutStatus) -> Command {
 }
 
 /// Checks and appends.
-fn store(
+///
+/// # Errors
+/// Any reason not to store the message.
+pub(crate) fn store(
     broker: &Arc<Broker>,
     cmd: &Command,
     request: &SendRequest<'_>,

@@ -12,6 +12,8 @@ use crate::names;
 /// What a send asks for. Texts borrow from the request.
 #[derive(Debug)]
 pub(crate) struct SendRequest<'a> {
+    /// Group of the sender.
+    pub(crate) producer_group: &'a str,
     /// Topic.
     pub(crate) topic: &'a str,
     /// Template for a topic that does not exist.
@@ -44,12 +46,15 @@ impl<'a> SendRequest<'a> {
     /// # Errors
     /// A field is missing or does not parse.
     pub(crate) fn parse(cmd: &'a Command) -> Result<Self, WireError> {
-        let v1 = cmd.request_code() == RequestCode::SendMessage;
+        let v1 = matches!(
+            cmd.request_code(),
+            RequestCode::SendMessage | RequestCode::SendReplyMessage
+        );
         let pick = |long: &'static str, short: &'static str| if v1 { long } else { short };
         let ext = &cmd.ext;
         let text = |field: &'static str| ext.get(field).ok_or(WireError::MissingField { field });
-        text(pick("producerGroup", "a"))?;
         Ok(Self {
+            producer_group: text(pick("producerGroup", "a"))?,
             topic: text(pick("topic", "b"))?,
             default_topic: ext
                 .get(pick("defaultTopic", "c"))

@@ -29,6 +29,8 @@ use crate::offsets::OffsetTable;
 use crate::persist::ConfigFile;
 use crate::pop::Pop;
 use crate::registration::Registration;
+use crate::request_modes::RequestModes;
+use crate::routes::Routes;
 use crate::settings::LiveSettings;
 use crate::topic::{PERM_READ_WRITE, TopicConfig, TopicTable};
 use crate::version::DataVersion;
@@ -75,6 +77,8 @@ pub(crate) struct Broker {
     pub(crate) consumers: Consumers,
     /// Queue locks of orderly consumers.
     pub(crate) locks: LockTable,
+    /// Groups that pop instead of pulling.
+    pub(crate) modes: RequestModes,
     /// Leases.
     pub(crate) pop: Pop,
     /// Parked pulls.
@@ -85,6 +89,8 @@ pub(crate) struct Broker {
     pub(crate) durability: Durability,
     /// Name servers.
     pub(crate) registration: Registration,
+    /// Topics on the other brokers.
+    pub(crate) routes: Routes,
     /// Numbers about all this.
     pub(crate) metrics: Metrics,
     /// The address that clients are told; goes into message ids.
@@ -117,6 +123,8 @@ pub(crate) struct Broker {
     pub(crate) topics_file: ConfigFile,
     /// `config/subscriptionGroup.json`.
     pub(crate) groups_file: ConfigFile,
+    /// `config/messageRequestMode.json`.
+    pub(crate) modes_file: ConfigFile,
     /// `config/consumerOffset.json`.
     pub(crate) offsets_file: ConfigFile,
     /// Set once a stop began: writes are refused.
@@ -225,6 +233,14 @@ impl Broker {
     /// The table cannot be written.
     pub(crate) fn save_groups(&self) -> Result<(), BrokerError> {
         self.groups_file.write(|| self.groups.to_json(true))
+    }
+
+    /// Writes the request modes. Blocks on the disk.
+    ///
+    /// # Errors
+    /// The table cannot be written.
+    pub(crate) fn save_modes(&self) -> Result<(), BrokerError> {
+        self.modes_file.write(|| self.modes.to_json())
     }
 
     /// Writes the offset table. Blocks on the disk.

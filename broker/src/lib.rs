@@ -6,6 +6,7 @@
 //! flush thread (`durability`).
 #![forbid(unsafe_code)]
 
+mod allocate;
 mod broker;
 mod clients;
 mod config;
@@ -30,7 +31,9 @@ mod planted;
 pub mod pop;
 mod read;
 mod registration;
+mod request_modes;
 mod retry;
+mod routes;
 mod server;
 mod settings;
 mod topic;

@@ -33,6 +33,8 @@ use crate::offsets::OffsetTable;
 use crate::persist::{ConfigFile, Loaded};
 use crate::pop::{self, Pop};
 use crate::registration::Registration;
+use crate::request_modes::RequestModes;
+use crate::routes::Routes;
 use crate::settings::LiveSettings;
 use crate::topic::{PERM_READ_WRITE, TopicConfig, TopicTable, system_topics};
 use crate::version::DataVersion;
@@ -300,7 +302,9 @@ fn open(
     let file = |name: &str| ConfigFile::new(disk.clone(), &root, name);
     let now_ms = clock.now_ms();
     let live = LiveSettings::new(&config);
-    let registration = Registration::new(&config.namesrv, Client::new(ClientOptions::default()));
+    let client = Client::new(ClientOptions::default());
+    let routes = Routes::new(&config.namesrv, client.clone());
+    let registration = Registration::new(&config.namesrv, client);
     let admin = usize::try_from(config.limits.admin).unwrap_or(1);
     let long_polls = usize::try_from(config.limits.long_polls).unwrap_or(usize::MAX);
     let pop = Pop::recover(
@@ -324,6 +328,8 @@ fn open(
         deadline_moved: Notify::new(),
         durability: Durability::new(config.flush.mode == FlushMode::Sync),
         registration,
+        routes,
+        modes: RequestModes::default(),
         metrics: Metrics::default(),
         store_host: advertised,
         started_ms: now_ms,
@@ -340,6 +346,7 @@ fn open(
         settings_version: Mutex::new(DataVersion::new(now_ms)),
         topics_file: file("topics.json"),
         groups_file: file("subscriptionGroup.json"),
+        modes_file: file("messageRequestMode.json"),
         offsets_file: file("consumerOffset.json"),
         closed: AtomicBool::new(false),
         config,
@@ -358,6 +365,7 @@ fn load(broker: &Broker) -> Result<(), BrokerError> {
     })?;
     let topics = broker.topics_file.load(|json| broker.topics.load(json))?;
     broker.groups_file.load(|json| broker.groups.load(json))?;
+    broker.modes_file.load(|json| broker.modes.load(json))?;
     broker.offsets_file.load(|json| broker.offsets.load(json))?;
     broker.delay.recover(&broker.store)?;
     let mut added = topics != Loaded::Whole && restore_topics(broker);

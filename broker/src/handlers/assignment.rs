@@ -1,14 +1,21 @@
-//! Code 400: which queues a client of a group should read, computed by the broker.
+//! Codes 400, 401 and 402: which queues a client of a group reads and how, computed by the broker.
 
 use std::sync::Arc;
 
-use remoting::Connection;
-use serde::{Deserialize, Serialize};
+use remoting::{Connection, Responder};
+use serde::Deserialize;
 use wire::Command;
+use wire::body::MessageQueue;
+use wire::body::assignment::{
+    QueryAssignmentResponse, QueueAssignment, RequestMode, SetRequestMode,
+};
 
-use super::{json_answer, json_body};
+use super::{json_answer, json_body, success};
+use crate::allocate::{Strategy, for_pop};
 use crate::broker::Broker;
 use crate::error::BrokerError;
+use crate::names;
+use crate::topic::PERM_READ;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -20,93 +27,155 @@ struct AssignmentBody {
     message_model: String,
 }
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct MessageQueue {
-    broker_name: String,
-    queue_id: i32,
-    topic: String,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Assigned {
-    message_queue: MessageQueue,
-    mode: &'static str,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct AssignmentAnswer {
-    message_queue_assignments: Vec<Assigned>,
-}
-
-/// The queues of this broker that are the client's, by equal consecutive shares of the sorted members
-/// (strategy `AVG`). Other strategies, unknown topics and clients that are no members get `{}`.
-pub(crate) fn query(
-    broker: &Arc<Broker>,
-    cmd: &Command,
-    _conn: &Arc<Connection>,
-) -> Result<Command, BrokerError> {
-    let body: AssignmentBody = json_body(cmd)?;
-    let Some(topic) = broker.topics.get(&body.topic) else {
-        return Ok(nothing());
+/// Code 400. Inline where this broker is the whole cluster, else once the topic's route is known.
+pub(crate) fn query(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
+    let body: AssignmentBody = match json_body(cmd) {
+        Ok(body) => body,
+        Err(error) => return to.send(error.to_response()),
     };
-    let queues = if body.message_model.eq_ignore_ascii_case("BROADCASTING") {
-        (0..topic.read_queue_nums).collect()
+    if broker.routes.is_alone() {
+        let queues = own_queues(broker, &body.topic);
+        return to.send(assign(broker, &body, queues));
+    }
+    let owner = broker.clone();
+    broker.spawn(async move {
+        let queues = tokio::select! {
+            () = owner.stopping.cancelled() => Vec::new(),
+            queues = all_queues(&owner, &body.topic) => queues,
+        };
+        to.send(assign(&owner, &body, queues));
+    });
+}
+
+/// The readable queues of this broker.
+fn own_queues(broker: &Broker, topic: &str) -> Vec<MessageQueue> {
+    let Some(config) = broker.topics.get(topic) else {
+        return Vec::new();
+    };
+    (0..config.read_queue_nums)
+        .map(|id| MessageQueue::new(topic, broker.config.name.clone(), id))
+        .collect()
+}
+
+/// The readable queues of all brokers in the order that all members agree on. This broker's are as it knows them.
+async fn all_queues(broker: &Broker, topic: &str) -> Vec<MessageQueue> {
+    let Some(route) = broker.routes.get(topic, broker.clock.monotonic()).await else {
+        return Vec::new();
+    };
+    let mut queues = own_queues(broker, topic);
+    for data in &route.queue_datas {
+        if data.perm & PERM_READ != 0 && data.broker_name != broker.config.name {
+            let ids = 0..data.read_queue_nums.min(crate::topic::QUEUES_MAX);
+            queues.extend(ids.map(|id| MessageQueue::new(topic, data.broker_name.clone(), id)));
+        }
+    }
+    queues.sort_unstable();
+    queues
+}
+
+/// The answer. Where nothing can be said (no such topic, member or strategy) it is `{}`, and the client keeps what it has.
+fn assign(broker: &Broker, body: &AssignmentBody, queues: Vec<MessageQueue>) -> Command {
+    let nothing = || json_answer(&QueryAssignmentResponse::default());
+    if queues.is_empty() {
+        return nothing();
+    }
+    let (mode, queues) = if body.message_model.eq_ignore_ascii_case("BROADCASTING") {
+        (RequestMode::Pull, queues)
     } else {
-        let ids = broker.consumers.client_ids(&body.consumer_group);
-        let at = ids.iter().position(|id| **id == *body.client_id);
-        match at {
-            Some(at) if body.strategy_name == "AVG" => share(topic.read_queue_nums, ids.len(), at),
-            _ => return Ok(nothing()),
+        let members = broker.consumers.client_ids(&body.consumer_group);
+        let at = members.iter().position(|id| **id == *body.client_id);
+        let strategy = Strategy::named(&body.strategy_name);
+        let (Some(at), Some(strategy)) = (at, strategy) else {
+            return nothing();
+        };
+        // The queues of a group's retries are always pulled.
+        let set = broker.modes.get(&body.topic, &body.consumer_group);
+        match set.filter(|set| set.mode == RequestMode::Pop && !names::is_retry(&body.topic)) {
+            Some(set) => (
+                RequestMode::Pop,
+                for_pop(
+                    strategy,
+                    &queues,
+                    members.len(),
+                    at,
+                    set.pop_share_queue_num,
+                ),
+            ),
+            None => (
+                RequestMode::Pull,
+                strategy.share(&queues, members.len(), at),
+            ),
         }
     };
     let assigned = queues
         .into_iter()
-        .map(|queue_id| Assigned {
-            message_queue: MessageQueue {
-                broker_name: broker.config.name.clone(),
-                queue_id,
-                topic: body.topic.clone(),
-            },
-            mode: "PULL",
+        .map(|message_queue| QueueAssignment {
+            message_queue,
+            mode,
         })
         .collect();
-    Ok(json_answer(&AssignmentAnswer {
-        message_queue_assignments: assigned,
-    }))
+    json_answer(&QueryAssignmentResponse {
+        message_queue_assignments: Some(assigned),
+    })
 }
 
-fn nothing() -> Command {
-    super::success().with_body("{}")
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SetModeBody {
+    topic: String,
+    consumer_group: String,
+    mode: String,
+    pop_share_queue_num: i32,
 }
 
-/// The `at`-th of `members` shares of `queues` queues, as RocketMQ's averaging strategy cuts them.
-fn share(queues: i32, members: usize, at: usize) -> Vec<i32> {
-    let total = usize::try_from(queues).unwrap_or(0);
-    if members == 0 || at >= members {
-        return Vec::new();
+/// Code 401. Blocks on the disk.
+pub(crate) fn set_mode(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
+    let body: SetModeBody = json_body(cmd)?;
+    if names::is_retry(&body.topic) {
+        return Err(BrokerError::Forbidden(
+            "retry topic is not allowed to set mode".to_owned(),
+        ));
     }
-    let (base, rest) = (total / members, total % members);
-    let start = at * base + at.min(rest);
-    let len = base + usize::from(at < rest);
-    (start..start + len)
-        .filter_map(|id| i32::try_from(id).ok())
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_queue_is_in_exactly_one_share() {
-        for (queues, members) in [(8, 3), (2, 5), (4, 1), (0, 2), (7, 7)] {
-            let all: Vec<i32> = (0..members)
-                .flat_map(|at| share(queues, members, at))
-                .collect();
-            assert_eq!(all, (0..queues).collect::<Vec<_>>());
+    names::check_topic(&body.topic).map_err(BrokerError::Invalid)?;
+    names::check_group(&body.consumer_group).map_err(BrokerError::Invalid)?;
+    let mode = match body.mode.to_ascii_uppercase().as_str() {
+        "PULL" | "0" => RequestMode::Pull,
+        "POP" | "1" => RequestMode::Pop,
+        other => {
+            return Err(BrokerError::Invalid(format!(
+                "mode [{}] is neither PULL nor POP",
+                names::shorten(other)
+            )));
         }
+    };
+    let set = broker.modes.set(SetRequestMode {
+        consumer_group: body.consumer_group.clone(),
+        mode,
+        pop_share_queue_num: body.pop_share_queue_num,
+        topic: body.topic.clone(),
+    });
+    if !set {
+        return Err(BrokerError::Full("request mode"));
     }
+    broker.save_modes()?;
+    tracing::info!(
+        topic = body.topic,
+        group = body.consumer_group,
+        ?mode,
+        "request mode set"
+    );
+    Ok(success())
+}
+
+/// Code 402.
+pub(crate) fn all_modes(
+    broker: &Arc<Broker>,
+    _cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
+    Ok(success().with_body(broker.modes.to_json()))
 }

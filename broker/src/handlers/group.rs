@@ -79,6 +79,9 @@ pub(crate) fn delete(
         broker.save_groups()?;
         tracing::info!(group = %names::shorten(&group), "group deleted");
     }
+    if broker.modes.remove_group(&group) {
+        broker.save_modes()?;
+    }
     broker.group_removed(&group)?;
     if clean {
         broker.offsets.remove_group(&group);

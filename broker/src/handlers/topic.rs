@@ -206,6 +206,9 @@ pub(crate) fn remove(broker: &Arc<Broker>, topic: &str) -> Result<(), BrokerErro
         broker.save_topics()?;
         tracing::info!(topic = %names::shorten(topic), "topic deleted");
     }
+    if broker.modes.remove_topic(topic) {
+        broker.save_modes()?;
+    }
     broker.offsets.remove_topic(topic);
     broker.topic_removed(topic)?;
     broker.store.remove_topic(topic)?;

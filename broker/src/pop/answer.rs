@@ -22,6 +22,7 @@ impl Kind {
             Kind::Normal => RetryFlag::Normal,
             Kind::RetryV1 => RetryFlag::V1,
             Kind::RetryV2 => RetryFlag::V2,
+            Kind::Group => RetryFlag::Group,
         }
     }
 
@@ -31,6 +32,7 @@ impl Kind {
             RetryFlag::Normal => Kind::Normal,
             RetryFlag::V1 => Kind::RetryV1,
             RetryFlag::V2 => Kind::RetryV2,
+            RetryFlag::Group => Kind::Group,
         }
     }
 }

@@ -37,6 +37,8 @@ pub enum Kind {
     RetryV1,
     /// `%RETRY%group+topic`: 2.
     RetryV2,
+    /// `%RETRY%group`, the retries of consumers that pull: 3, in our own answers only.
+    Group,
 }
 
 impl Kind {
@@ -46,6 +48,7 @@ impl Kind {
             Kind::Normal => 0,
             Kind::RetryV1 => 1,
             Kind::RetryV2 => 2,
+            Kind::Group => 3,
         }
     }
 
@@ -55,6 +58,7 @@ impl Kind {
             "0" => Some(Kind::Normal),
             "1" => Some(Kind::RetryV1),
             "2" => Some(Kind::RetryV2),
+            "3" => Some(Kind::Group),
             _ => None,
         }
     }
@@ -65,6 +69,7 @@ impl Kind {
             Kind::Normal => topic.to_owned(),
             Kind::RetryV1 => retry_v1(group, topic),
             Kind::RetryV2 => retry_v2(group, topic),
+            Kind::Group => format!("{RETRY}{group}"),
         }
     }
 }

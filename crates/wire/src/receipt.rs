@@ -6,6 +6,8 @@
 //! msgOffsetInfo    retryFlag queueId offset,offset…         joined by ;
 //! orderCountInfo   retryFlag queueId count  or  retryFlag qo<queueId>%<offset> count
 //! leases (ours)    retryFlag queueId queueOffset leaseId attempt visibleAtMs   joined by ;
+//! entries (ours)   retryFlag queueId queueOffset attempt   joined by ;
+//! gap (ours)       queueId from to   joined by ;
 //! ```
 
 use core::fmt::Write;
@@ -36,6 +38,8 @@ pub enum RetryFlag {
     V1,
     /// `%RETRY%group+topic`.
     V2,
+    /// `%RETRY%group`, where consumers that pull give messages back. Only in answers of Gantry.
+    Group,
 }
 
 impl RetryFlag {
@@ -45,6 +49,7 @@ impl RetryFlag {
             Self::Normal => "0",
             Self::V1 => "1",
             Self::V2 => "2",
+            Self::Group => "3",
         }
     }
 
@@ -57,6 +62,7 @@ impl RetryFlag {
             "0" => Ok(Self::Normal),
             "1" => Ok(Self::V1),
             "2" => Ok(Self::V2),
+            "3" => Ok(Self::Group),
             _ => Err(malformed("unknown retry flag")),
         }
     }
@@ -67,6 +73,7 @@ impl RetryFlag {
             Self::Normal => topic.to_owned(),
             Self::V1 => format!("%RETRY%{group}_{topic}"),
             Self::V2 => format!("%RETRY%{group}+{topic}"),
+            Self::Group => format!("%RETRY%{group}"),
         }
     }
 }
@@ -316,6 +323,89 @@ pub fn parse_leases(text: &str) -> Result<Vec<Lease>, WireError> {
         .collect()
 }
 
+/// One entry of `entries`, the answer of a peek by Gantry's gateway: one per message, in body order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peeked {
+    /// Which topic.
+    pub retry: RetryFlag,
+    /// Queue.
+    pub queue_id: i32,
+    /// Queue offset of the message.
+    pub queue_offset: i64,
+    /// Which delivery the next one would be, 1 for the first.
+    pub attempt: u32,
+}
+
+/// Appends an entry to `entries`.
+pub fn push_peeked(text: &mut String, entry: Peeked) {
+    separate(text);
+    push(
+        text,
+        format_args!(
+            "{} {} {} {}",
+            entry.retry.text(),
+            entry.queue_id,
+            entry.queue_offset,
+            entry.attempt
+        ),
+    );
+}
+
+/// Reads `entries`.
+///
+/// # Errors
+/// [`WireError::Malformed`].
+pub fn parse_peeked(text: &str) -> Result<Vec<Peeked>, WireError> {
+    entries(text)
+        .map(|entry| {
+            let mut parts = entry.split(' ');
+            Ok(Peeked {
+                retry: RetryFlag::parse(parts.next().unwrap_or_default())?,
+                queue_id: number(parts.next(), "bad queue id")?,
+                queue_offset: number(parts.next(), "bad queue offset")?,
+                attempt: number(parts.next(), "bad attempt")?,
+            })
+        })
+        .collect()
+}
+
+/// One entry of `gap`: queue offsets `[from, to)` that retention deleted before the group read them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gap {
+    /// Queue of the topic asked for.
+    pub queue_id: i32,
+    /// First lost offset.
+    pub from: i64,
+    /// First offset that is still there.
+    pub to: i64,
+}
+
+/// Appends an entry to `gap`.
+pub fn push_gap(text: &mut String, gap: Gap) {
+    separate(text);
+    push(
+        text,
+        format_args!("{} {} {}", gap.queue_id, gap.from, gap.to),
+    );
+}
+
+/// Reads `gap`.
+///
+/// # Errors
+/// [`WireError::Malformed`].
+pub fn parse_gaps(text: &str) -> Result<Vec<Gap>, WireError> {
+    entries(text)
+        .map(|entry| {
+            let mut parts = entry.split(' ');
+            Ok(Gap {
+                queue_id: number(parts.next(), "bad queue id")?,
+                from: number(parts.next(), "bad offset")?,
+                to: number(parts.next(), "bad offset")?,
+            })
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -401,5 +491,31 @@ mod tests {
         push_lease(&mut text, lease);
         push_lease(&mut text, lease);
         assert_eq!(parse_leases(&text).unwrap(), [lease, lease]);
+    }
+
+    #[test]
+    fn peeked_entries_and_gaps_round_trip() {
+        let entry = Peeked {
+            retry: RetryFlag::Group,
+            queue_id: 1,
+            queue_offset: 2,
+            attempt: 3,
+        };
+        let mut text = String::new();
+        push_peeked(&mut text, entry);
+        push_peeked(&mut text, entry);
+        assert_eq!(text, "3 1 2 3;3 1 2 3");
+        assert_eq!(parse_peeked(&text).unwrap(), [entry, entry]);
+        let gap = Gap {
+            queue_id: 4,
+            from: 5,
+            to: 9,
+        };
+        let mut text = String::new();
+        push_gap(&mut text, gap);
+        push_gap(&mut text, gap);
+        assert_eq!(text, "4 5 9;4 5 9");
+        assert_eq!(parse_gaps(&text).unwrap(), [gap, gap]);
+        assert!(parse_gaps("1 2").is_err() && parse_peeked("0 0 0").is_err());
     }
 }

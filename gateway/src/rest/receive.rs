@@ -8,7 +8,7 @@ use crate::params::{check_topic, format_duration, percent_encode};
 use crate::render::{BodyFormat, Members, message};
 use crate::state::AppState;
 use crate::upstream::{
-    Delivery, PopRequest, Popped, Scope, SettleOp, SettleStatus, Settlement, Wake,
+    Delivery, Gap, PopRequest, Popped, Scope, SettleOp, SettleStatus, Settlement, Wake,
 };
 use axum::Router;
 use axum::body::Body;
@@ -134,6 +134,7 @@ pub(crate) async fn receive(
         max_bytes: wanted.max_bytes,
         invisible_ms: wanted.invisible_ms,
         member: call.client()?,
+        member_limit: 0,
         deadline,
     };
     if request.topic.is_none() {
@@ -151,17 +152,23 @@ pub(crate) async fn receive(
 
 /// Sweeps, and where there is nothing waits and sweeps again until `until`.
 async fn take(state: &AppState, request: &PopRequest, until: Instant) -> Result<Popped, ApiError> {
+    let mut gap = Vec::new();
     loop {
-        let popped = if state.draining.is_cancelled() {
+        let mut popped = if state.draining.is_cancelled() {
             Popped::default()
         } else {
             state.upstream.pop(request).await?
         };
+        gap.append(&mut popped.gap);
         let now = Instant::now();
         if !popped.messages.is_empty() || now >= until || state.draining.is_cancelled() {
+            popped.gap = gap;
             return Ok(popped);
         }
-        let wake = if popped.paused {
+        let wake = if popped.more {
+            // A sparse filter: the broker has looked at a part, the rest is looked at at once.
+            Wake::Ready
+        } else if popped.paused {
             tokio::select! {
                 () = tokio::time::sleep_until(until.min(now + PAUSED_LOOK)) => Wake::Ready,
                 () = state.draining.cancelled() => Wake::Elapsed,
@@ -173,6 +180,7 @@ async fn take(state: &AppState, request: &PopRequest, until: Instant) -> Result<
             }
         };
         if wake == Wake::Elapsed {
+            popped.gap = gap;
             return Ok(popped);
         }
     }
@@ -213,10 +221,12 @@ fn json(mut popped: Popped, format: BodyFormat, waited: Duration, settled: bool)
         format_duration(millis)
     };
     let tail = format!(
-        "],\"waited\":\"{waited}\",\"more\":{},\"paused\":{},\"gap\":null,\"partial\":",
+        "],\"waited\":\"{waited}\",\"more\":{},\"paused\":{},\"gap\":",
         popped.more, popped.paused
     );
     out.extend_from_slice(tail.as_bytes());
+    gaps(&mut out, &popped.gap);
+    out.extend_from_slice(b",\"partial\":");
     partial(&mut out, &popped);
     out.extend_from_slice(b"}\n");
     if settled {
@@ -225,6 +235,26 @@ fn json(mut popped: Popped, format: BodyFormat, waited: Duration, settled: bool)
     let mut response = answer::json(StatusCode::OK, Vec::new());
     *response.body_mut() = guarded(out.into(), popped);
     response
+}
+
+/// `gap`: what retention deleted before the group read it.
+fn gaps(out: &mut Vec<u8>, gaps: &[Gap]) {
+    if gaps.is_empty() {
+        out.extend_from_slice(b"null");
+        return;
+    }
+    let lost = gaps.iter().map(|gap| {
+        serde_json::json!({
+            "topic": gap.topic,
+            "queue": {"broker": gap.broker, "id": gap.queue_id},
+            "from": gap.from,
+            "to": gap.to,
+            "skipped": gap.to - gap.from,
+            "reason": "retention",
+        })
+    });
+    let text = serde_json::Value::Array(lost.collect()).to_string();
+    out.extend_from_slice(text.as_bytes());
 }
 
 fn partial(out: &mut Vec<u8>, popped: &Popped) {
@@ -269,6 +299,10 @@ fn raw(mut popped: Popped, settled: bool) -> Response {
     if !popped.partial.is_empty() {
         let brokers: Vec<&str> = popped.partial.iter().map(|(b, _)| b.as_str()).collect();
         set("mq-partial", &brokers.join(","));
+    }
+    if !popped.gap.is_empty() {
+        let skipped: i64 = popped.gap.iter().map(|gap| gap.to - gap.from).sum();
+        set("mq-gap", &skipped.to_string());
     }
     let Some(delivery) = popped.messages.first() else {
         *response.status_mut() = StatusCode::NO_CONTENT;

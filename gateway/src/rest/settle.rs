@@ -146,6 +146,7 @@ fn op_of_query(query: &Query, kind: Kind) -> Result<SettleOp, ApiError> {
                 INVISIBLE_MS,
                 Code::InvalidInvisibleFor,
             )?,
+            member: None,
         }),
         Kind::Nack => {
             let text = |name: &str, max| match query.get(name) {
@@ -262,6 +263,7 @@ fn op_of_object(object: &Object<'_>, kind: Kind) -> Result<SettleOp, ApiError> {
         Kind::Ack => Ok(SettleOp::Ack),
         Kind::Extend => Ok(SettleOp::Extend {
             invisible_ms: duration("invisibleFor", INVISIBLE_MS, Code::InvalidInvisibleFor)?,
+            member: None,
         }),
         Kind::Nack => {
             let dead = object.boolean("deadLetter")?.unwrap_or(false);

@@ -102,8 +102,25 @@ pub struct PopRequest {
     pub invisible_ms: Option<u64>,
     /// Label shown in members.
     pub member: String,
+    /// Leases that the member may hold on each broker, those of other sockets under its label included; 0 = any number.
+    pub member_limit: u32,
     /// The call ends before.
     pub deadline: Instant,
+}
+
+/// Unread messages of one queue that retention deleted before the group read them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Topic (broker name form).
+    pub topic: String,
+    /// Broker.
+    pub broker: String,
+    /// Queue.
+    pub queue_id: i32,
+    /// First lost offset.
+    pub from: i64,
+    /// First offset that is still there.
+    pub to: i64,
 }
 
 /// The result of a pop. Dropped with messages inside, it gives them back without counting an attempt.
@@ -117,6 +134,10 @@ pub struct Popped {
     pub paused: bool,
     /// Brokers this answer could not take from, with the reason.
     pub partial: Vec<(String, &'static str)>,
+    /// Messages lost unread; each loss is reported once per group.
+    pub gap: Vec<Gap>,
+    /// A broker gave nothing since the member holds as many leases there as it may.
+    pub member_full: bool,
     giver: Option<Giver>,
 }
 
@@ -188,8 +209,11 @@ pub enum SettleOp {
         code: Option<String>,
         reason: Option<String>,
     },
-    /// Longer; counted from now; None = the group's.
-    Extend { invisible_ms: Option<u64> },
+    /// Longer; counted from now; None = the group's. With a member, the lease is its own from now on.
+    Extend {
+        invisible_ms: Option<u64>,
+        member: Option<String>,
+    },
     /// Visible after this time (never longer than it has), attempt counted.
     Release { after_ms: u64 },
     /// Visible at once, attempt not counted.
@@ -331,6 +355,8 @@ impl Upstream {
                     Ok(mut part) => {
                         all.more |= part.more;
                         all.paused |= part.paused;
+                        all.member_full |= part.member_full;
+                        all.gap.append(&mut part.gap);
                         all.messages.append(&mut part.messages);
                     }
                     Err(error) => {
@@ -342,6 +368,13 @@ impl Upstream {
                                 if route.readable.len() > 1 =>
                             {
                                 "stale_config"
+                            }
+                            Code::GroupModeConflict => {
+                                for other in route.readable.iter().filter(|b| b.name != broker.name)
+                                {
+                                    self.leave(&request.group, &topic, &request.member, other);
+                                }
+                                return Err(error);
                             }
                             _ => return Err(error),
                         };
@@ -414,6 +447,9 @@ impl Upstream {
         ext.put("gantry", "1");
         ext.put("member", &request.member);
         ext.put("maxBytes", max_bytes.max(1));
+        if request.member_limit > 0 {
+            ext.put("memberLimit", request.member_limit);
+        }
         let (upstream, broker, group, topic) = (
             self.clone(),
             Arc::clone(broker),
@@ -439,6 +475,9 @@ impl Upstream {
     ) -> Result<Popped, ApiError> {
         let mut popped = Popped::default();
         popped.paused = response.ext.bool("paused");
+        popped.more = response.ext.bool("more");
+        popped.member_full = response.ext.bool("memberFull");
+        popped.gap = gaps(response, broker, topic);
         match response.response_code() {
             ResponseCode::Success => {}
             ResponseCode::PollingTimeout
@@ -469,7 +508,7 @@ impl Upstream {
             now_ms: i64::try_from(self.now_ms()).unwrap_or(i64::MAX),
         };
         popped.messages = decode::deliveries(response, &context)?;
-        popped.more = response
+        popped.more |= response
             .ext
             .optional::<i64>("restNum")
             .ok()
@@ -481,4 +520,19 @@ impl Upstream {
         popped.giver = Some(giver);
         Ok(popped)
     }
+}
+
+/// Losses that a pop answer reports. What cannot be read is none: the messages count for more.
+fn gaps(response: &Command, broker: &str, topic: &str) -> Vec<Gap> {
+    let text = response.ext.get("gap").unwrap_or_default();
+    let gaps = wire::receipt::parse_gaps(text).unwrap_or_default();
+    gaps.into_iter()
+        .map(|gap| Gap {
+            topic: topic.to_owned(),
+            broker: broker.to_owned(),
+            queue_id: gap.queue_id,
+            from: gap.from,
+            to: gap.to,
+        })
+        .collect()
 }

@@ -8,6 +8,7 @@ mod decode;
 mod groups;
 pub mod mapping;
 mod notify;
+mod presence;
 pub mod producer;
 pub mod routes;
 pub mod select;
@@ -16,10 +17,11 @@ mod settle;
 pub use admin::{BrokerTopic, Pending, Precondition};
 pub use admin::{default_group, etag};
 pub use consumer::{
-    Delivery, LastError, Lease, PopRequest, Popped, SettleOp, SettleOutcome, SettleStatus,
+    Delivery, Gap, LastError, Lease, PopRequest, Popped, SettleOp, SettleOutcome, SettleStatus,
     Settlement, Wake,
 };
 pub use dead_letters::{DeadLetter, DeadPage};
+pub use presence::Presence;
 pub use producer::{Draft, Durability, Sent};
 
 use crate::error::ApiError;

@@ -54,6 +54,7 @@ impl Upstream {
     fn beyond_limit(&self, item: &Settlement) -> bool {
         let SettleOp::Extend {
             invisible_ms: Some(ms),
+            ..
         } = item.op
         else {
             return false;
@@ -139,9 +140,12 @@ fn wire_item(item: &Settlement) -> SettleItem {
             out.op = WireOp::Dead;
             (out.code, out.reason) = (code.clone(), reason.clone());
         }
-        SettleOp::Extend { invisible_ms } => {
+        SettleOp::Extend {
+            invisible_ms,
+            member,
+        } => {
             out.op = WireOp::Extend;
-            out.invisible_ms = *invisible_ms;
+            (out.invisible_ms, out.member) = (*invisible_ms, member.clone());
         }
         SettleOp::Release { after_ms } => {
             out.op = WireOp::Release;

@@ -68,6 +68,7 @@ pub(super) async fn pop(
         max_bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
         invisible_ms: Some(invisible_ms),
         member: feed.member.clone(),
+        member_limit: 0,
         deadline: Instant::now() + CALL,
     };
     Done::Popped {
@@ -208,6 +209,7 @@ fn operation(kind: SettleKind, item: &SettleItem) -> SettleOp {
         },
         SettleKind::Extend => SettleOp::Extend {
             invisible_ms: item.invisible_ms,
+            member: None,
         },
         SettleKind::Release => SettleOp::Release {
             after_ms: item.invisible_ms.unwrap_or(0),

@@ -80,6 +80,7 @@ async fn adopt(
         lease: lease.clone(),
         op: SettleOp::Extend {
             invisible_ms: Some(invisible_ms),
+            member: None,
         },
     };
     let asked: Vec<Settlement> = leases.iter().flatten().map(extend).collect();

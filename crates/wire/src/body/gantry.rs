@@ -280,6 +280,9 @@ pub struct SettleItem {
     /// Why, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// For extend: the lease counts for this member from now on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
 }
 
 /// What became of it.

@@ -34,11 +34,13 @@ super::header! {
         member: Option<String> = "member",
         /// Most body bytes wanted.
         max_bytes: Option<i64> = "maxBytes",
+        /// Leases that this member may hold in all queues of the group on one broker; 0 = any number.
+        member_limit: Option<u32> = "memberLimit",
     }
 }
 
 super::header! {
-    /// Answer of 200050 and 200052, on errors too. `leases`, `group_version` and `paused` are for
+    /// Answer of 200050 and 200052, on errors too. `leases`, `entries`, `group_version`, `paused` and `gap` are for
     /// Gantry's gateway.
     PopResponse {
         /// When they were popped, epoch ms.
@@ -59,8 +61,16 @@ super::header! {
         leases: Option<String> = "leases",
         /// Version of the group's settings.
         group_version: Option<u64> = "groupVersion",
+        /// Answer of a peek. See [`crate::receipt::parse_peeked`].
+        entries: Option<String> = "entries",
         /// The group is paused.
         paused: Option<bool> = "paused",
+        /// It looked at as much as one answer may cost and found nothing so far: ask again at once.
+        more: Option<bool> = "more",
+        /// The member holds as many leases as it may.
+        member_full: Option<bool> = "memberFull",
+        /// Unread messages that retention deleted. See [`crate::receipt::parse_gaps`].
+        gap: Option<String> = "gap",
     }
 }
 
@@ -91,6 +101,10 @@ super::header! {
         queue_id: i32 = "queueId" -1,
         /// Most messages wanted.
         max_msg_nums: i32 = "maxMsgNums",
+        /// The answer shall be Gantry's, under the group's stored filter.
+        gantry: Option<bool> = "gantry",
+        /// Most body bytes wanted.
+        max_bytes: Option<i64> = "maxBytes",
     }
 }
 
@@ -143,6 +157,12 @@ super::header! {
         attempt_id: Option<String> = "attemptId",
         /// Asked by Gantry's gateway.
         gantry: Option<bool> = "gantry",
+        /// Label of the member that waits.
+        member: Option<String> = "member",
+        /// As in [`PopRequest`]: at the limit there is nothing, until a lease of the member ends.
+        member_limit: Option<u32> = "memberLimit",
+        /// The member is not there any more; nothing is waited for.
+        leave: Option<bool> = "leave",
     }
 }
 

@@ -10,9 +10,9 @@ use wire::{Command, RequestCode};
 use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::handlers::{
-    assignment, broker_config, consume_stats, consumer_call, consumer_info, gantry_group,
-    gantry_topic, group, heartbeat, lock, offset, pull, reply_message, reset_offset, runtime_info,
-    send, send_back, topic, view,
+    assignment, broker_config, consume_stats, consumer_call, consumer_info, consumer_status,
+    gantry_group, gantry_topic, group, heartbeat, lock, offset, pull, reply_message, reset_offset,
+    runtime_info, send, send_back, topic, view,
 };
 use crate::pop;
 
@@ -95,6 +95,7 @@ pub(crate) fn dispatch(broker: &Arc<Broker>, fast: bool, cmd: Command, to: Respo
         }
         RequestCode::GetAllConsumerOffset => blocking(broker, cmd, to, offset::all),
         RequestCode::InvokeBrokerToResetOffset => blocking(broker, cmd, to, reset_offset::reset),
+        RequestCode::InvokeBrokerToGetConsumerStatus => consumer_status::ask_all(broker, cmd, to),
         RequestCode::GetBrokerConfig => inline(broker, &cmd, to, broker_config::get),
         RequestCode::UpdateBrokerConfig => blocking(broker, cmd, to, broker_config::update),
         RequestCode::GetBrokerRuntimeInfo => blocking(broker, cmd, to, runtime_info::get),

@@ -39,7 +39,7 @@ async fn call_client(
 }
 
 /// As [`call_client`], for a member that is known.
-async fn call_member(member: &Member, request: Command) -> Result<Command, BrokerError> {
+pub(crate) async fn call_member(member: &Member, request: Command) -> Result<Command, BrokerError> {
     let name = || names::shorten(&member.client_id);
     if member.version < ANSWERS_SINCE {
         return Err(BrokerError::Absent(format!(

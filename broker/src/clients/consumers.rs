@@ -195,6 +195,17 @@ impl Consumers {
         Some(joined || resubscribed)
     }
 
+    /// Whether this connection has sent the group's subscriptions with that fingerprint: a short heartbeat may rely on
+    /// them.
+    pub(crate) fn knows(&self, group: &str, conn_id: u64, fingerprint: i64) -> bool {
+        let inner = self.inner.lock();
+        inner
+            .groups
+            .get(group)
+            .and_then(|group| group.members.get(&conn_id))
+            .is_some_and(|member| member.fingerprint == fingerprint)
+    }
+
     /// A member left one group; the member, if it was one.
     pub(crate) fn leave(&self, conn_id: u64, group: &str) -> Option<Member> {
         self.inner.lock().remove(conn_id, group)

@@ -10,7 +10,7 @@ use clock::Monotonic;
 use remoting::Connection;
 use wire::Language;
 
-pub(crate) use call::pass_on;
+pub(crate) use call::{call_member, pass_on};
 pub(crate) use consumers::{ConsumerHeartbeat, Consumers, Subscription};
 pub(crate) use producers::Producers;
 
@@ -28,6 +28,8 @@ pub(crate) struct Member {
     pub(crate) language: Language,
     /// Its protocol version.
     pub(crate) version: i32,
+    /// Of the subscriptions in its last heartbeat; 0 where the client does not say.
+    pub(crate) fingerprint: i64,
     /// Where it is connected.
     pub(crate) conn: Arc<Connection>,
     /// Its last heartbeat.

@@ -60,6 +60,13 @@ struct SubscriptionBody {
     tags_set: Vec<String>,
 }
 
+impl HeartbeatBody {
+    /// The short form leaves the subscriptions out.
+    fn is_short(&self) -> bool {
+        self.heartbeat_fingerprint != 0 && self.without_sub
+    }
+}
+
 /// The C++ client writes ordinals, others names in any case.
 fn named(value: &str, names: &[&str]) -> String {
     let by_ordinal = value
@@ -101,9 +108,10 @@ pub(crate) fn handle(broker: &Arc<Broker>, cmd: Command, to: Responder) {
                 .topics
                 .contains(&names::retry_topic(&consumer.group_name))
     });
+    let known = relies_on_known(broker, &body, to.conn().id());
     if !is_new {
         let refused = accept(broker, &cmd, &body, &to);
-        return to.send(refused.unwrap_or_else(|| answer(&body)));
+        return to.send(refused.unwrap_or_else(|| answer(known)));
     }
     let Ok(permit) = broker.admin_permits.clone().try_acquire_owned() else {
         broker.metrics.busy.inc();
@@ -114,7 +122,7 @@ pub(crate) fn handle(broker: &Arc<Broker>, cmd: Command, to: Responder) {
         create_groups(&owner, &body);
         let refused = accept(&owner, &cmd, &body, &to);
         drop(permit);
-        let response = refused.unwrap_or_else(|| answer(&body));
+        let response = refused.unwrap_or_else(|| answer(known));
         let sequence = owner.topics.sequence();
         let task = owner.clone();
         owner.spawn(async move {
@@ -163,6 +171,7 @@ fn accept(
         client_id: Arc::from(body.client_id.as_str()),
         language: cmd.language,
         version: cmd.version,
+        fingerprint: body.heartbeat_fingerprint,
         conn: conn.clone(),
         seen: broker.clock.monotonic(),
         seen_ms: broker.now_ms(),
@@ -190,7 +199,7 @@ fn accept(
             refused = Some(error.to_response());
             continue;
         }
-        let keep = body.heartbeat_fingerprint != 0 && body.without_sub;
+        let keep = body.is_short();
         let beat = ConsumerHeartbeat {
             consume_type: named(&consumer.consume_type, &CONSUME_TYPES),
             message_model: named(&consumer.message_model, &MESSAGE_MODELS),
@@ -238,14 +247,21 @@ fn subscription(body: &SubscriptionBody) -> Subscription {
     }
 }
 
-fn answer(body: &HeartbeatBody) -> Command {
+/// Whether a heartbeat is a short one whose subscriptions this connection has sent before. After a restart of the broker
+/// it is not: the client has to send them again.
+fn relies_on_known(broker: &Broker, body: &HeartbeatBody, conn_id: u64) -> bool {
+    body.is_short()
+        && body.consumer_data_set.iter().all(|consumer| {
+            broker
+                .consumers
+                .knows(&consumer.group_name, conn_id, body.heartbeat_fingerprint)
+        })
+}
+
+fn answer(known: bool) -> Command {
     let mut response = success();
     response.ext.put("IS_SUPPORT_HEART_BEAT_V2", true);
-    // A short heartbeat relies on the subscriptions of the last full one, which the connection has.
-    response.ext.put(
-        "IS_SUB_CHANGE",
-        !(body.heartbeat_fingerprint != 0 && body.without_sub),
-    );
+    response.ext.put("IS_SUB_CHANGE", !known);
     response
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod broker_config;
 pub(crate) mod consume_stats;
 pub(crate) mod consumer_call;
 pub(crate) mod consumer_info;
+pub(crate) mod consumer_status;
 pub(crate) mod gantry_group;
 pub(crate) mod gantry_topic;
 pub(crate) mod group;

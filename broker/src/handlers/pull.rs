@@ -415,6 +415,14 @@ pub(crate) fn resume(broker: &Arc<Broker>, held: HeldPull) {
     }
 }
 
+/// Answers the parked pulls of a group on one queue: its position was set.
+pub(crate) fn release_group(broker: &Arc<Broker>, group: &str, topic: &str, queue_id: i32) {
+    let of_group = |held: &HeldPull| held.pull.group == group;
+    for held in broker.holds.take_of(topic, queue_id, of_group) {
+        resume(broker, held);
+    }
+}
+
 /// Answers all parked pulls: the broker stops.
 pub(crate) fn release_all(broker: &Arc<Broker>) {
     for held in broker.holds.drain() {

@@ -117,6 +117,16 @@ impl<T> Holds<T> {
         self.take_where(topic, queue_id, |held| held.id == id).pop()
     }
 
+    /// Takes the requests of one queue that are wanted, in the order they came.
+    pub(crate) fn take_of(
+        &self,
+        topic: &str,
+        queue_id: i32,
+        wanted: impl Fn(&T) -> bool,
+    ) -> Vec<T> {
+        self.take_where(topic, queue_id, |held| wanted(&held.payload))
+    }
+
     fn take_where(&self, topic: &str, queue_id: i32, wanted: impl Fn(&Held<T>) -> bool) -> Vec<T> {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;

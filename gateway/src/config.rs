@@ -47,6 +47,8 @@ pub struct Config {
     pub public_metrics: bool,
     /// Connections at a time; further ones wait.
     pub connections_max: usize,
+    /// Receives that wait at a time; a further one is refused.
+    pub waiters_max: usize,
     /// Largest request body.
     pub request_max: ByteSize,
     /// Largest message body.
@@ -72,6 +74,7 @@ impl Default for Config {
             admin_listen: AdminListen::Auto,
             public_metrics: false,
             connections_max: 10_000,
+            waiters_max: 20_000,
             request_max: ByteSize::mib(8),
             message_max: ByteSize::mib(4),
             bodies_max: ByteSize::mib(512),
@@ -137,6 +140,9 @@ impl Settings for Config {
         }
         if self.connections_max == 0 {
             fault("connections_max", "must be at least 1".into());
+        }
+        if self.waiters_max == 0 {
+            fault("waiters_max", "must be at least 1".into());
         }
         for (key, text) in self.ws.faults() {
             fault(key, text);

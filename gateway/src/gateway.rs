@@ -6,19 +6,22 @@ use crate::db::{Db, DbError};
 use crate::receipt::ReceiptKeys;
 use crate::state::AppState;
 use crate::{app, http};
-use node::Context;
 use node::config::Settings;
+use node::{Context, Shutdown};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// The admin port's distance from the main port.
 const ADMIN_OFFSET: u16 = 10;
-/// From the signal to the end, sockets and leases included.
-const STOP_DEADLINE: Duration = Duration::from_secs(25);
+/// Requests and sockets are served this long after the signal, or until none is under way.
+const SERVE_ON: Duration = Duration::from_secs(20);
+/// From the signal to the end, sockets and leases included; a little is left for the metadata store.
+const STOP_DEADLINE: Duration = Duration::from_millis(24_500);
 /// The role in `listening` lines.
 const ROLE: &str = "gateway";
 
@@ -56,6 +59,8 @@ pub struct Running {
     state: AppState,
     context: Context,
     accepting: CancellationToken,
+    /// Stops the admin socket, which tells of the drain until the end.
+    admin_stop: Shutdown,
     db: Db,
 }
 
@@ -78,14 +83,25 @@ impl Running {
         &self.state
     }
 
-    /// Drains: waits end, sockets are told, requests in flight are answered; then closes.
+    /// Drains: not ready any more, waits end, sockets are told and no new ones taken. Requests, also on new
+    /// connections, are served until none is under way and every socket has closed, at most [`SERVE_ON`]; then closes.
     pub async fn stop(self) {
+        let end = Instant::now() + STOP_DEADLINE;
         self.context.ready.not_serving(ROLE, "draining");
         self.state.draining.cancel();
+        self.state.under_way.close();
+        if tokio::time::timeout(SERVE_ON, self.state.under_way.wait())
+            .await
+            .is_err()
+        {
+            tracing::info!("draining took its whole time; what is still under way is cut off");
+        }
         self.accepting.cancel();
-        if !self.context.shutdown.finish(STOP_DEADLINE).await {
+        let left = end.saturating_duration_since(Instant::now());
+        if !self.context.shutdown.finish(left).await {
             tracing::warn!("stopped with requests in flight");
         }
+        self.admin_stop.request();
         self.db.close().await;
     }
 }
@@ -142,9 +158,10 @@ pub async fn start(config: Config, context: &Context) -> Result<Running, RunErro
     );
     context.shutdown.spawn(serve);
     context.ready.listening(ROLE, addr);
+    let admin_context = context.detached();
     let admin = match admin_listen.resolve(addr, ADMIN_OFFSET) {
         Some(at) => {
-            let bound = node::admin::serve(at, "gateway-admin", &context).await;
+            let bound = node::admin::serve(at, "gateway-admin", &admin_context).await;
             Some(bound.map_err(|source| RunError::Listen { addr: at, source })?)
         }
         None => None,
@@ -157,6 +174,7 @@ pub async fn start(config: Config, context: &Context) -> Result<Running, RunErro
         state,
         context,
         accepting,
+        admin_stop: admin_context.shutdown,
         db,
     })
 }

@@ -18,6 +18,7 @@ pub mod error;
 mod gateway;
 pub mod http;
 pub mod json;
+mod later;
 pub mod message;
 mod metrics;
 pub mod page;

@@ -68,11 +68,7 @@ pub fn draft(
 /// # Errors
 /// As [`draft`].
 pub fn draft_of(object: &Object<'_>, source: &Bytes, body_max: usize) -> Result<Draft, ApiError> {
-    for name in ["delay", "deliverAt", "ttl", "priority", "idempotencyKey"] {
-        if object.get(name).is_some() {
-            return Err(unsupported(name, &object.pointer(name)));
-        }
-    }
+    crate::later::refuse_fields(object)?;
     let (body, default_type) = body(object, source, body_max)?;
     let mut draft = Draft {
         body,
@@ -119,14 +115,6 @@ pub fn draft_of(object: &Object<'_>, source: &Bytes, body_max: usize) -> Result<
         None => None,
     };
     Ok(draft)
-}
-
-fn unsupported(name: &str, pointer: &str) -> ApiError {
-    ApiError::field(
-        Code::NotImplemented,
-        pointer,
-        format!("{name} is part of the API but not built yet; leave it out"),
-    )
 }
 
 fn body(

@@ -48,6 +48,8 @@ pub struct Parts {
     pub origins: OriginRules,
     /// Request bodies held.
     pub bodies: BodyBudget,
+    /// Places for receives that wait.
+    pub waiting: Semaphore,
     /// One-way sends under way.
     pub oneway: Arc<Semaphore>,
     /// Counters.
@@ -56,6 +58,8 @@ pub struct Parts {
     pub context: Context,
     /// Cancelled when draining begins: no new pops, waits end, sockets get `drain`.
     pub draining: CancellationToken,
+    /// Requests that are not answered yet and open sockets: a drain ends when there are none.
+    pub under_way: TaskTracker,
     /// Owns every task; awaited at shutdown.
     pub tracker: TaskTracker,
     /// Port of the HTTP socket; 0 = not bound (tests that call the router).
@@ -100,10 +104,12 @@ impl AppState {
             bodies: BodyBudget::new(
                 usize::try_from(config.bodies_max.bytes()).unwrap_or(usize::MAX),
             ),
+            waiting: Semaphore::new(config.waiters_max.min(Semaphore::MAX_PERMITS)),
             oneway: Arc::new(Semaphore::new(ONEWAY_MAX)),
             metrics: GatewayMetrics::register(&context.metrics),
             context: context.clone(),
             draining,
+            under_way: TaskTracker::new(),
             tracker,
             bound_port: AtomicU16::new(0),
             config,

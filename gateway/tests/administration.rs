@@ -66,6 +66,17 @@ async fn topics_are_made_changed_listed_and_deleted() {
         .ns("PATCH", "/topics/orders", r#"{"type":"normal"}"#)
         .await
         .problem(409, "immutable_field");
+    for kind in ["ordered", "delayed", "transactional"] {
+        let body = format!(r#"{{"type":"{kind}"}}"#);
+        cluster
+            .ns("PUT", "/topics/orders", &body)
+            .await
+            .problem(409, "immutable_field");
+        cluster
+            .ns("PUT", &format!("/topics/new-{kind}"), &body)
+            .await
+            .problem(501, "not_implemented");
+    }
     cluster
         .ns("PATCH", "/topics/orders", r#"{"queues":1}"#)
         .await

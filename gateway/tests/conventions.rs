@@ -222,6 +222,24 @@ async fn long_heads_have_a_problem_document_even_where_the_library_refuses_them(
     send(cluster.addr(), "GET", "/healthz", &[("X-Huge", &huge)], b"")
         .await
         .problem(431, "headers_too_large");
+    let many: Vec<(String, &str)> = (0..600).map(|n| (format!("x-{n}"), "1")).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|(n, v)| (n.as_str(), *v)).collect();
+    send(cluster.addr(), "GET", "/healthz", &many, b"")
+        .await
+        .problem(431, "headers_too_large");
+    for length in ["18446744073709551615", "99999999999999999999999999"] {
+        let mut endless = Connection::open(cluster.addr()).await;
+        let head = format!(
+            "POST {MESSAGES} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n"
+        );
+        endless.write(head.as_bytes()).await;
+        let answer = endless.answer(false).await;
+        assert!(
+            [400, 413].contains(&answer.status),
+            "{length}: {}",
+            answer.status
+        );
+    }
     let mut broken = Connection::open(cluster.addr()).await;
     broken.write(b"GET / HTTP/1.1\r\nbad header\r\n\r\n").await;
     assert_eq!(broken.answer(false).await.status, 400);
@@ -368,7 +386,21 @@ async fn without_authentication_only_loopback_without_a_proxy_is_served() {
         b"",
     )
     .await;
+    assert_eq!(
+        (foreign.status, foreign.header("vary")),
+        (204, Some("Origin"))
+    );
     assert_eq!(foreign.header("access-control-allow-origin"), None);
+    assert_eq!(foreign.header("access-control-allow-methods"), None);
+    let nowhere = send(addr, "OPTIONS", "/v1/nowhere", &ask, b"").await;
+    assert_eq!(
+        (
+            nowhere.status,
+            nowhere.header("access-control-allow-origin")
+        ),
+        (204, preflight.header("access-control-allow-origin"))
+    );
+    assert!(preflight.header("access-control-allow-origin").is_some());
     cluster.stop().await;
 }
 

@@ -180,6 +180,17 @@ async fn raw_bytes_come_back_as_they_were_sent() {
         .with("POST", "/topics/raw/raw", &[("Mq-Delay", "1s")], b"1")
         .await
         .problem(501, "not_implemented");
+    for (header, value, code) in [
+        ("Mq-Delay", "1", "invalid_duration"),
+        ("Mq-Deliver-At", "soon", "invalid_time"),
+        ("Mq-Ttl", "", "invalid_duration"),
+        ("Mq-Priority", "10", "invalid_field"),
+    ] {
+        cluster
+            .with("POST", "/topics/raw/raw", &[(header, value)], b"1")
+            .await
+            .problem(400, code);
+    }
     cluster.stop().await;
 }
 

@@ -1,6 +1,8 @@
 // Opens page.html in a real browser and checks that it shows and acks what is sent over REST.
 //
-//   node run.mjs --gateway http://127.0.0.1:8080 --page http://127.0.0.1:5173/
+//   node run.mjs --gateway http://127.0.0.1:8080 --page http://127.0.0.1:5173/ [--idle SECONDS]
+//
+// With --idle the page is only left alone for so long and must receive again afterwards, on the same socket.
 //
 // Starts nothing but the browser. --gateway is a running gateway, --page an address on 127.0.0.1 that serves page.html
 // and that the gateway was told with --allow-origin. CHROMIUM names the browser's program, /usr/bin/chromium unless set.
@@ -10,7 +12,9 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { chromium } from "playwright-core";
 
-const { values } = parseArgs({ options: { gateway: { type: "string" }, page: { type: "string" } } });
+const { values } = parseArgs({
+  options: { gateway: { type: "string" }, page: { type: "string" }, idle: { type: "string" } },
+});
 if (!values.gateway || !values.page) {
   console.error("usage: node run.mjs --gateway URL --page URL");
   process.exit(2);
@@ -78,6 +82,28 @@ async function receives(context, variant, url) {
   console.log(`ok ${variant}: ${expected.length} messages shown and acked`);
 }
 
+// Nothing is sent and the page says nothing: the socket stays, and what is sent then arrives at once.
+async function idles(context, url, seconds) {
+  const page = await context.newPage();
+  await send(["before"]);
+  await page.goto(url);
+  await until("message before the silence", async () => (await shown(page)).length === 1);
+  await page.evaluate(() => {
+    window.ended = null;
+    window.pings = 0;
+    socket.addEventListener("close", ({ code, reason }) => (window.ended = `${code} ${reason}`));
+    socket.addEventListener("message", ({ data }) => (window.pings += JSON.parse(data).op === "ping"));
+  });
+  await new Promise((done) => setTimeout(done, seconds * 1000));
+  const [ended, pings, state] = await page.evaluate(() => [window.ended, window.pings, socket.readyState]);
+  check(ended === null && state === 1, `after ${seconds} s: closed ${ended}, state ${state}`);
+  check(pings >= Math.floor(seconds / 25), `after ${seconds} s: ${pings} pings`);
+  await send(["after"]);
+  await until("message after the silence", async () => (await shown(page)).length === 2);
+  await until("lag 0", async () => (await unsettled()) === 0);
+  console.log(`ok idle: ${seconds} s, ${pings} pings, still receiving`);
+}
+
 // A page of an origin the gateway was not told gets no socket.
 async function refused(context, url) {
   const page = await context.newPage();
@@ -98,17 +124,21 @@ const context = await chromium.launchPersistentContext(profile, {
     "--disable-features=LocalNetworkAccessChecks,LocalNetworkAccessChecksWebSockets"],
 });
 try {
-  const html = await readFile(new URL("page.html", import.meta.url), "utf8");
-  const serve = (route) => route.fulfill({ contentType: "text/html; charset=utf-8", body: html });
   const query = `?gateway=${gateway.host}`;
-  await receives(context, "other origin", values.page + query);
-  // The same page as if the gateway itself served it.
-  await context.route(`${gateway.origin}/page.html*`, serve);
-  await receives(context, "same origin", `${gateway.origin}/page.html${query}`);
-  // By another name the page's server is an origin that the gateway was not told.
-  const stranger = new URL(values.page + query);
-  stranger.hostname = "localhost";
-  await refused(context, stranger.href);
+  if (values.idle) {
+    await idles(context, values.page + query, Number(values.idle));
+  } else {
+    const html = await readFile(new URL("page.html", import.meta.url), "utf8");
+    const serve = (route) => route.fulfill({ contentType: "text/html; charset=utf-8", body: html });
+    await receives(context, "other origin", values.page + query);
+    // The same page as if the gateway itself served it.
+    await context.route(`${gateway.origin}/page.html*`, serve);
+    await receives(context, "same origin", `${gateway.origin}/page.html${query}`);
+    // By another name the page's server is an origin that the gateway was not told.
+    const stranger = new URL(values.page + query);
+    stranger.hostname = "localhost";
+    await refused(context, stranger.href);
+  }
 } finally {
   await context.close();
   await rm(profile, { recursive: true, force: true });

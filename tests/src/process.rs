@@ -126,16 +126,18 @@ impl Gantry {
     /// SIGTERM, then the exit status; fails when the process does not end by itself.
     pub fn stop(&mut self) -> Result<ExitStatus> {
         self.signal(Signal::TERM)?;
-        let end = Instant::now() + STOP_LIMIT;
+        self.ended(STOP_LIMIT)
+    }
+
+    /// Waits for an end that was asked for before.
+    pub fn ended(&mut self, limit: Duration) -> Result<ExitStatus> {
+        let end = Instant::now() + limit;
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
             if Instant::now() >= end {
-                bail!(
-                    "{} did not end within {STOP_LIMIT:?} of SIGTERM",
-                    self.command
-                );
+                bail!("{} did not end within {limit:?}", self.command);
             }
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -7,29 +7,40 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::Instant;
+use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 /// An open socket. Frames that were read while something else was awaited are kept.
 #[derive(Debug)]
 pub struct Socket {
-    stream: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    stream: WebSocketStream<TcpStream>,
     kept: VecDeque<Value>,
 }
 
 impl Socket {
     /// Connects, checks the selected subprotocol and awaits `welcome`.
     pub async fn open(gateway: SocketAddr) -> Result<(Socket, Value)> {
-        let mut request = format!("ws://{gateway}/v1/ws").into_client_request()?;
+        Self::over(TcpStream::connect(gateway).await?).await
+    }
+
+    /// As [`Socket::open`], with a receive buffer of a few KiB, so that one that does not read is noticed soon.
+    pub async fn open_narrow(gateway: SocketAddr) -> Result<(Socket, Value)> {
+        let tcp = TcpSocket::new_v4()?;
+        tcp.set_recv_buffer_size(4 * 1024)?;
+        Self::over(tcp.connect(gateway).await?).await
+    }
+
+    async fn over(tcp: TcpStream) -> Result<(Socket, Value)> {
+        let mut request = format!("ws://{}/v1/ws", tcp.peer_addr()?).into_client_request()?;
         request.headers_mut().insert(
             "sec-websocket-protocol",
             HeaderValue::from_static("mq.v1.json"),
         );
-        let (stream, answer) = tokio_tungstenite::connect_async(request).await?;
+        let (stream, answer) = tokio_tungstenite::client_async(request, tcp).await?;
         let selected = answer
             .headers()
             .get("sec-websocket-protocol")
@@ -145,5 +156,29 @@ impl Socket {
     /// Closes as a browser does.
     pub async fn close(mut self) {
         let _sent = self.stream.close(None).await;
+    }
+
+    /// The close code and reason, frames before it left out; 1006 where the connection just ends.
+    pub async fn closed(&mut self, limit: Duration) -> Result<(u16, String)> {
+        self.kept.clear();
+        let end = Instant::now() + limit;
+        loop {
+            let read = tokio::time::timeout_at(end, self.stream.next())
+                .await
+                .context("the socket is still open")?;
+            match read {
+                Some(Ok(Message::Close(Some(why)))) => {
+                    return Ok((why.code.into(), why.reason.to_string()));
+                }
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return Ok((1006, String::new())),
+            }
+        }
+    }
+
+    /// Ends the connection with a TCP reset.
+    pub fn reset(self) -> Result<()> {
+        self.stream.into_inner().set_zero_linger()?;
+        Ok(())
     }
 }

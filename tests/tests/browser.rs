@@ -61,28 +61,23 @@ async fn answer(mut stream: TcpStream, page: &[u8]) -> std::io::Result<()> {
     stream.shutdown().await
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_page_of_ten_lines_receives_and_acks() -> Result<()> {
+/// Whether a browser can run here; fails where it has to.
+async fn can_run() -> Result<bool> {
     if let Some(what) = missing().await {
         if std::env::var_os("CI").is_some() {
             bail!("cannot run the browser test: {what}");
         }
         println!("skipped: {what}");
-        return Ok(());
+        return Ok(false);
     }
-    let page = std::fs::read(folder().join("page.html"))?;
-    let lines = String::from_utf8(page.clone())?;
-    let script = lines
-        .split("<script>\n")
-        .nth(1)
-        .and_then(|rest| rest.split("</script>").next())
-        .context("page.html has one script")?;
-    assert_eq!(script.lines().count(), 10, "the page promises ten lines");
+    Ok(true)
+}
 
+/// Serves the page at an origin of its own, starts `gantry up` that allows it, runs `run.mjs` and returns its output.
+async fn run(page: Vec<u8>, more: &[&str]) -> Result<String> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let origin = format!("http://{}", listener.local_addr()?);
     let server = tokio::spawn(serve_page(listener, page));
-
     let dir = tempfile::tempdir()?;
     let path = dir.path().to_owned();
     let allowed = origin.clone();
@@ -93,6 +88,7 @@ async fn a_page_of_ten_lines_receives_and_acks() -> Result<()> {
         .arg("run.mjs")
         .args(["--gateway", &format!("http://{}", gantry.addr("gateway"))])
         .args(["--page", &format!("{origin}/")])
+        .args(more)
         .current_dir(folder())
         .kill_on_drop(true)
         .output();
@@ -109,11 +105,39 @@ async fn a_page_of_ten_lines_receives_and_acks() -> Result<()> {
         "run.mjs: {}\n{out}\n{err}",
         output.status
     );
-    assert_eq!(
-        out.matches("\nok ").count() + usize::from(out.starts_with("ok ")),
-        3,
-        "{out}\n{err}"
-    );
     server.abort();
+    Ok(out.into_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_of_ten_lines_receives_and_acks() -> Result<()> {
+    if !can_run().await? {
+        return Ok(());
+    }
+    let page = std::fs::read(folder().join("page.html"))?;
+    let lines = String::from_utf8(page.clone())?;
+    let script = lines
+        .split("<script>\n")
+        .nth(1)
+        .and_then(|rest| rest.split("</script>").next())
+        .context("page.html has one script")?;
+    assert_eq!(script.lines().count(), 10, "the page promises ten lines");
+    let out = run(page, &[]).await?;
+    assert_eq!(
+        out.lines().filter(|line| line.starts_with("ok ")).count(),
+        3
+    );
+    Ok(())
+}
+
+/// The page is left alone for longer than two heartbeats, with the times as they are by default. Takes 65 s.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_stays_connected_and_receiving_after_an_idle_minute() -> Result<()> {
+    if !can_run().await? {
+        return Ok(());
+    }
+    let page = std::fs::read(folder().join("page.html"))?;
+    let out = run(page, &["--idle", "65"]).await?;
+    assert!(out.starts_with("ok idle: 65 s"), "{out}");
     Ok(())
 }

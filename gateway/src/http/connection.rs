@@ -28,6 +28,10 @@ const IDLE_TIME: Duration = Duration::from_secs(90);
 /// A client that takes no byte of an answer.
 const WRITE_TIME: Duration = Duration::from_secs(30);
 
+/// Header lines and bytes of a block that is never too large for the library.
+const LINES_FINE: usize = 512;
+const BYTES_FINE: usize = 32 * 1_024;
+
 /// Where a connection stands; shared with the service.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Phase(Arc<AtomicU8>);
@@ -68,8 +72,12 @@ pub(super) struct Watched {
     phase: Phase,
     clock: Arc<dyn Clock>,
     gateway: String,
+    /// Largest request body, bytes.
+    request_max: usize,
     /// When the head that is being read began.
     head_since: Option<Instant>,
+    /// Bytes and line feeds read since then.
+    head_read: (usize, usize),
     idle_since: Instant,
     write_blocked_since: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -81,6 +89,7 @@ impl Watched {
         phase: Phase,
         clock: Arc<dyn Clock>,
         gateway: String,
+        request_max: usize,
     ) -> Self {
         let idle_since = Instant::now();
         Self {
@@ -88,7 +97,9 @@ impl Watched {
             phase,
             clock,
             gateway,
+            request_max,
             head_since: None,
+            head_read: (0, 0),
             idle_since,
             write_blocked_since: None,
             timer: None,
@@ -142,6 +153,12 @@ impl Watched {
         Some(match status {
             b"414" => ApiError::new(Code::UriTooLong, "path and query may have 16384 bytes")
                 .with("limit", 16_384),
+            // The library says the same of a Content-Length beyond all measure.
+            b"431" if self.head_read.0 <= BYTES_FINE && self.head_read.1 <= LINES_FINE => {
+                let max = self.request_max;
+                let detail = format!("a request body may have {max} bytes");
+                ApiError::new(Code::RequestTooLarge, detail).with("limit", max)
+            }
             b"431" => ApiError::new(
                 Code::HeadersTooLarge,
                 "the header block may have 32768 bytes",
@@ -178,8 +195,14 @@ impl AsyncRead for Watched {
         let before = buf.filled().len();
         let idle = self.phase.get() == IDLE;
         if let Poll::Ready(result) = Pin::new(&mut self.stream).poll_read(cx, buf) {
-            if idle && buf.filled().len() > before && self.head_since.is_none() {
-                self.head_since = Some(Instant::now());
+            let new = buf.filled().get(before..).unwrap_or_default();
+            if idle && !new.is_empty() {
+                if self.head_since.is_none() {
+                    self.head_since = Some(Instant::now());
+                    self.head_read = (0, 0);
+                }
+                self.head_read.0 += new.len();
+                self.head_read.1 += new.iter().filter(|byte| **byte == b'\n').count();
             }
             return Poll::Ready(result);
         }

@@ -5,7 +5,7 @@ use crate::error::{ApiError, Code};
 use axum::http::{HeaderMap, Uri};
 use std::net::IpAddr;
 
-/// Origins besides the gateway's own, `scheme://host[:port]`.
+/// Origins besides the gateway's own: `scheme://host[:port]`, or `scheme://*.domain[:port]` for every name below a domain.
 #[derive(Clone, Debug, Default)]
 pub struct OriginRules {
     allowed: Vec<String>,
@@ -33,12 +33,14 @@ impl OriginRules {
             .filter(|e| !e.is_empty())
         {
             let entry = entry.trim_end_matches('/').to_ascii_lowercase();
-            if split_origin(&entry).is_none() {
+            let host = split_origin(&entry).map(|(_, authority)| split_host(authority).0);
+            let stars = |host: &str| host.strip_prefix("*.").unwrap_or(host).contains('*');
+            if host.is_none_or(|host| stars(host) || host == "*.") {
                 return Err(format!(
-                    "'{entry}' is no origin such as http://localhost:5173"
+                    "'{entry}' is no origin such as http://localhost:5173 or https://*.example.com"
                 ));
             }
-            allowed.push(entry);
+            allowed.push(without_default_port(&entry));
         }
         Ok(Self { allowed })
     }
@@ -93,7 +95,8 @@ impl OriginRules {
     }
 
     fn judge(&self, origin: &str, host: &str, port: Option<u16>) -> Result<Origin, ApiError> {
-        if self.allowed.iter().any(|a| a == origin) {
+        let plain = without_default_port(origin);
+        if self.allowed.iter().any(|listed| matches(listed, &plain)) {
             return Ok(Origin::Listed(origin.to_owned()));
         }
         if let Some((scheme, authority)) = split_origin(origin) {
@@ -111,6 +114,30 @@ impl OriginRules {
         );
         Err(ApiError::new(Code::OriginNotAllowed, detail))
     }
+}
+
+/// Whether a listed origin is this one, or covers it by its `*.`.
+fn matches(listed: &str, origin: &str) -> bool {
+    let Some((scheme, domain)) = listed.split_once("://*") else {
+        return listed == origin;
+    };
+    // `domain` begins with its dot; what stands for the star is one or more labels.
+    split_origin(origin).is_some_and(|(theirs, authority)| {
+        theirs == scheme
+            && authority
+                .strip_suffix(domain)
+                .is_some_and(|label| !label.is_empty() && !label.contains(':'))
+    })
+}
+
+/// Browsers leave out the port that a scheme implies.
+fn without_default_port(origin: &str) -> String {
+    let implied = if origin.starts_with("https://") {
+        ":443"
+    } else {
+        ":80"
+    };
+    origin.strip_suffix(implied).unwrap_or(origin).to_owned()
 }
 
 fn proxied(name: &str) -> ApiError {
@@ -240,6 +267,51 @@ mod tests {
         ] {
             assert_eq!(with(origin), Err(Code::OriginNotAllowed), "{origin}");
         }
-        assert!(OriginRules::parse("localhost:5173").is_err());
+        for wrong in [
+            "localhost:5173",
+            "*",
+            "https://*",
+            "https://*.",
+            "https://a.*.example",
+            "https://*.*.example",
+        ] {
+            assert!(OriginRules::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_star_covers_the_names_below_a_domain() {
+        let rules = OriginRules::parse(
+            "https://*.example.com, http://*.dev.example:8000, https://a.example:443",
+        )
+        .unwrap();
+        let listed = |origin: &str| {
+            let mut map = HeaderMap::new();
+            map.insert("host", "localhost".parse().unwrap());
+            map.insert("origin", origin.parse().unwrap());
+            rules.check(&map, &Uri::from_static("/"), None).is_ok()
+        };
+        for origin in [
+            "https://app.example.com",
+            "https://a.b.example.com",
+            "https://app.example.com:443",
+            "http://x.dev.example:8000",
+            "https://a.example",
+        ] {
+            assert!(listed(origin), "{origin}");
+        }
+        for origin in [
+            "https://example.com",
+            "https://.example.com",
+            "http://app.example.com",
+            "https://app.example.com:8443",
+            "https://appexample.com",
+            "https://app.example.com.evil.net",
+            "https://evil.net:1.example.com",
+            "http://x.dev.example",
+            "http://a.example",
+        ] {
+            assert!(!listed(origin), "{origin}");
+        }
     }
 }

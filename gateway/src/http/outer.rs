@@ -6,6 +6,7 @@ use super::{accept, problem};
 use crate::error::{ApiError, Code};
 use crate::params::{new_ulid, parse_duration};
 use crate::state::AppState;
+use crate::upstream::measured;
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
@@ -52,6 +53,7 @@ pub(crate) async fn outer(
     mut request: Request,
     next: Next,
 ) -> Response {
+    let _under_way = state.under_way.token();
     let request_id: Arc<str> = new_ulid(state.clock.now_ms()).into();
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let route = request.extensions().get::<MatchedPath>().cloned();
@@ -59,8 +61,13 @@ pub(crate) async fn outer(
     let origin = state.origins.check(request.headers(), &uri, state.port());
     let result = match &origin {
         Ok(_) => admit(&method, &uri, request.headers()),
+        // A browser that asks whether it may: no is an answer without CORS headers.
+        Err(error) if method == Method::OPTIONS && error.code() == Code::OriginNotAllowed => {
+            admit(&method, &uri, request.headers())
+        }
         Err(error) => Err(error.clone()),
     };
+    let mut brokers = None;
     let outcome = match result {
         Err(error) => refuse(&state, request, error).await,
         Ok(_) if method == Method::OPTIONS => Ok(preflight(&origin, request.headers())),
@@ -80,7 +87,10 @@ pub(crate) async fn outer(
                         timeout,
                     };
                     request.extensions_mut().insert(meta);
-                    AssertUnwindSafe(next.run(request)).catch_unwind().await.map_err(|_| {
+                    let handled = AssertUnwindSafe(next.run(request)).catch_unwind();
+                    let (handled, waited) = measured(handled).await;
+                    brokers = Some(waited);
+                    handled.map_err(|_| {
                         tracing::error!(request_id = &*request_id, route = route.as_ref().map(|r| r.as_str()), "handler panicked");
                         ApiError::new(Code::Internal, "the gateway met a fault of its own; its log has details under the request id").unknown_outcome()
                     })
@@ -92,7 +102,8 @@ pub(crate) async fn outer(
         Ok(response) => explain(response, &method, &uri, &request_id),
         Err(error) => problem::response(&error, &method, uri.path(), &request_id),
     };
-    dress(&mut response, &state, &request_id, &origin, arrived);
+    dress(&mut response, &state, &request_id, &origin);
+    time(&mut response, brokers, arrived.elapsed());
     if method == Method::HEAD {
         *response.body_mut() = Body::empty();
     }
@@ -285,7 +296,6 @@ fn dress(
     state: &AppState,
     request_id: &str,
     origin: &Result<Origin, ApiError>,
-    arrived: Instant,
 ) {
     let draining = state.draining.is_cancelled();
     let headers = response.headers_mut();
@@ -297,14 +307,6 @@ fn dress(
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
     headers.insert(header::VARY, HeaderValue::from_static("Origin"));
-    let micros = arrived.elapsed().as_micros();
-    if let Ok(timing) = HeaderValue::from_str(&format!(
-        "total;dur={}.{:02}",
-        micros / 1_000,
-        micros % 1_000 / 10
-    )) {
-        headers.insert(SERVER_TIMING.clone(), timing);
-    }
     if let Ok(Origin::Listed(origin)) = origin
         && let Ok(value) = HeaderValue::from_str(origin)
     {
@@ -321,5 +323,20 @@ fn dress(
         response
             .headers_mut()
             .insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+}
+
+/// `Server-Timing`: how long brokers were waited for, where they were, and all of it; ms with two decimals.
+fn time(response: &mut Response, brokers: Option<Duration>, total: Duration) {
+    let ms = |time: Duration| {
+        let micros = time.as_micros();
+        format!("{}.{:02}", micros / 1_000, micros % 1_000 / 10)
+    };
+    let brokers = brokers
+        .filter(|time| !time.is_zero())
+        .map(|time| format!("broker;dur={}, ", ms(time)))
+        .unwrap_or_default();
+    if let Ok(timing) = HeaderValue::from_str(&format!("{brokers}total;dur={}", ms(total))) {
+        response.headers_mut().insert(SERVER_TIMING.clone(), timing);
     }
 }

@@ -20,9 +20,9 @@ use tower::Service;
 /// Bytes of a head the library buffers: above our own limits, so that most heads over them get our answer.
 const HEAD_BUFFER: usize = 128 * 1_024;
 const HEADERS_MAX: usize = 512;
-/// How long after the stop a connection may end its request: less than the whole process has, so that a client that
-/// never ends its own is cut off and the stop is still in order.
-const DRAIN: Duration = Duration::from_secs(20);
+/// How long after the end of a drain a connection may end its request: less than the whole process has left, so that a
+/// client that never ends its own is cut off and the stop is still in order.
+const DRAIN: Duration = Duration::from_secs(3);
 
 /// Accepts until `stop`; connections are tasks of the state's tracker.
 pub async fn serve(listener: TcpListener, app: Router, state: AppState, stop: CancellationToken) {
@@ -96,6 +96,7 @@ async fn connection(
         phase.clone(),
         Arc::clone(&state.clock),
         state.gateway_id.clone(),
+        state.request_max(),
     );
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         if request.version() == Version::HTTP_2 {

@@ -268,13 +268,21 @@ fn batch_answer(topic: &str, atomic: bool, results: &[Result<Sent, ApiError>]) -
         results.len() - failed
     );
     out.extend_from_slice(tail.as_bytes());
-    let status = match results.iter().find_map(|r| r.as_ref().err()) {
+    let first = results.iter().find_map(|r| r.as_ref().err());
+    let status = match first {
         None if atomic => StatusCode::CREATED,
         None => StatusCode::OK,
         Some(first) if failed == results.len() => first.code().status(),
         Some(_) => StatusCode::MULTI_STATUS,
     };
-    answer::json(status, out)
+    let mut response = answer::json(status, out);
+    if status != StatusCode::MULTI_STATUS
+        && let Some(seconds) = first.and_then(|error| error.fault().retry_after_s)
+    {
+        let headers = response.headers_mut();
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
 }
 
 /// One failed item: the members of its problem document that matter.

@@ -3,6 +3,7 @@
 use super::messages::{finish, mode, writable};
 use crate::error::{ApiError, Code};
 use crate::http::Call;
+use crate::later;
 use crate::message::{
     PropertyList, check_body, check_content_type, check_durability, check_key, check_ordering_key,
     check_tag, is_traceparent,
@@ -80,8 +81,13 @@ fn draft(call: &Call) -> Result<Draft, ApiError> {
                 )?)
             }
             "delay" | "deliver-at" | "ttl" | "priority" => {
-                let detail = format!("{name} is part of the API but not built yet; leave it out");
-                return Err(ApiError::field(Code::NotImplemented, pointer, detail));
+                let field = if field == "deliver-at" {
+                    "deliverAt"
+                } else {
+                    field
+                };
+                let text = text(value, &pointer, Code::InvalidField)?;
+                return Err(later::refusal(field, &text, &pointer));
             }
             "timeout" | "client" | "tenant" => {}
             _ => match field.strip_prefix("prop-") {

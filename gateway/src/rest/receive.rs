@@ -153,6 +153,7 @@ pub(crate) async fn receive(
 /// Sweeps, and where there is nothing waits and sweeps again until `until`.
 async fn take(state: &AppState, request: &PopRequest, until: Instant) -> Result<Popped, ApiError> {
     let mut gap = Vec::new();
+    let mut place = None;
     loop {
         let mut popped = if state.draining.is_cancelled() {
             Popped::default()
@@ -164,6 +165,9 @@ async fn take(state: &AppState, request: &PopRequest, until: Instant) -> Result<
         if !popped.messages.is_empty() || now >= until || state.draining.is_cancelled() {
             popped.gap = gap;
             return Ok(popped);
+        }
+        if place.is_none() && !popped.more {
+            place = Some(state.waiting.try_acquire().map_err(|_| no_place(state))?);
         }
         let wake = if popped.more {
             // A sparse filter: the broker has looked at a part, the rest is looked at at once.
@@ -184,6 +188,12 @@ async fn take(state: &AppState, request: &PopRequest, until: Instant) -> Result<
             return Ok(popped);
         }
     }
+}
+
+fn no_place(state: &AppState) -> ApiError {
+    let max = state.config.waiters_max;
+    let detail = format!("{max} receives wait at this gateway; try again, or use another gateway");
+    ApiError::new(Code::TooManyWaiters, detail).with("limit", max)
 }
 
 /// Acks before the answer (at most once); what could not be acked is left out and comes again.

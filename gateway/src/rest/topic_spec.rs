@@ -111,6 +111,11 @@ impl Wish {
             );
             return Err(ApiError::field(Code::ImmutableField, "/type", detail));
         }
+        if first.is_none() && !matches!(kind.as_str(), "mixed" | "normal") {
+            let detail =
+                format!("type '{kind}' is part of the API but not built yet; use mixed or normal");
+            return Err(ApiError::field(Code::NotImplemented, "/type", detail));
+        }
         if first.is_none() && kind != "mixed" {
             attributes.insert(TYPE.to_owned(), kind.to_uppercase());
         }
@@ -148,12 +153,7 @@ impl Wish {
 
 fn check_type(text: &str) -> Result<String, ApiError> {
     match text {
-        "mixed" | "normal" => Ok(text.to_owned()),
-        "ordered" | "delayed" | "transactional" => Err(ApiError::field(
-            Code::NotImplemented,
-            "/type",
-            format!("type '{text}' is part of the API but not built yet; use mixed or normal"),
-        )),
+        "mixed" | "normal" | "ordered" | "delayed" | "transactional" => Ok(text.to_owned()),
         _ => Err(ApiError::field(
             Code::InvalidField,
             "/type",
@@ -279,7 +279,9 @@ mod tests {
             (r#"{"priorityLevels":3}"#, "/priorityLevels"),
             (r#"{"schema":{}}"#, "/schema"),
         ] {
-            let error = wish(text).unwrap_err();
+            let error = wish(text)
+                .and_then(|wish| wish.apply(&[], false))
+                .unwrap_err();
             assert_eq!(
                 (error.code(), error.fault().errors[0].pointer.as_str()),
                 (Code::NotImplemented, pointer),

@@ -1,6 +1,7 @@
 //! Receiving: pop, notification, settling.
 
 use super::routes::Broker;
+use super::timing::BrokerCall;
 use super::{Scope, Upstream, decode, mapping};
 use crate::error::{ApiError, Code};
 use bytes::Bytes;
@@ -461,6 +462,7 @@ impl Upstream {
             let response = upstream.call(&broker.addr, command, deadline).await?;
             upstream.read_pop(&response, &broker.name, &topic, &group, giver)
         });
+        let _call = BrokerCall::begin();
         task.await
             .unwrap_or_else(|_| Err(ApiError::new(Code::Internal, "the receive was interrupted")))
     }

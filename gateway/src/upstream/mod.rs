@@ -13,6 +13,7 @@ pub mod producer;
 pub mod routes;
 pub mod select;
 mod settle;
+mod timing;
 
 pub use admin::{BrokerTopic, Pending, Precondition};
 pub use admin::{default_group, etag};
@@ -23,6 +24,7 @@ pub use consumer::{
 pub use dead_letters::{DeadLetter, DeadPage};
 pub use presence::Presence;
 pub use producer::{Draft, Durability, Sent};
+pub(crate) use timing::measured;
 
 use crate::error::ApiError;
 use crate::receipt::ReceiptKeys;
@@ -101,6 +103,7 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<Command, ApiError> {
         let left = time_left(deadline)?;
+        let _call = timing::BrokerCall::begin();
         self.0
             .client
             .invoke(addr, command, left)

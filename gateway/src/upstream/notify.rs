@@ -19,8 +19,9 @@ use wire::{Command, RequestCode, ResponseCode};
 
 /// One long poll at the broker.
 const POLL: Duration = Duration::from_secs(15);
-/// Waiting receives and subscriptions of a gateway.
-const WAITERS_MAX: usize = 20_000;
+/// Waiting receives and subscriptions of a gateway together. Receives have a bound of their own in the settings; a
+/// subscription that finds no place asks again each second.
+const WAITERS_MAX: usize = 200_000;
 /// Between two answers "deliverable" of which the first woke somebody.
 const PACE_MIN: Duration = Duration::from_millis(1);
 /// The same when nobody takes anything.
@@ -98,7 +99,7 @@ impl Upstream {
         let _place = Place(&self.0.notifier.waiters);
         if before >= WAITERS_MAX {
             let detail = format!(
-                "this gateway holds {WAITERS_MAX} waiting receives; try again or use another gateway"
+                "{WAITERS_MAX} receives and subscriptions wait at this gateway; use another"
             );
             return Err(ApiError::new(Code::TooManyWaiters, detail).with("limit", WAITERS_MAX));
         }

@@ -2,6 +2,7 @@
 
 use super::routes::{Broker, Route};
 use super::select::by_key;
+use super::timing::BrokerCall;
 use super::{Scope, Upstream, mapping};
 use crate::error::{ApiError, Code, Outcome};
 use crate::params::new_ulid;
@@ -254,7 +255,10 @@ impl Upstream {
             };
             let command = self.command(topic, payload, &broker.name, queue_id);
             let left = super::time_left(deadline).map_err(|e| last.take().unwrap_or(e))?;
-            let error = match self.0.client.invoke(&broker.addr, command, left).await {
+            let call = BrokerCall::begin();
+            let answer = self.0.client.invoke(&broker.addr, command, left).await;
+            drop(call);
+            let error = match answer {
                 Ok(response) => match read(&response, &broker.name, topic) {
                     Ok(sent) => return Ok(sent),
                     Err(error) => {

@@ -1,6 +1,7 @@
 //! Settling: one SETTLE per broker, answers in the order asked.
 
 use super::consumer::{SettleOp, SettleOutcome, SettleStatus, Settlement};
+use super::timing::BrokerCall;
 use super::{Scope, Upstream, time_left};
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
@@ -80,7 +81,10 @@ impl Upstream {
             .with_ext("group", group)
             .with_body(json::to_vec(&request));
         let left = time_left(deadline).ok()?;
-        let response = match self.0.client.invoke(&addr, command, left).await {
+        let call = BrokerCall::begin();
+        let response = self.0.client.invoke(&addr, command, left).await;
+        drop(call);
+        let response = match response {
             Ok(response) => response,
             Err(error) => {
                 tracing::debug!(%error, "settlement not answered");

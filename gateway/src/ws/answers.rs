@@ -172,7 +172,8 @@ impl Session {
                 self.undefer(sub);
             }
             Some(Pending::Extension { sub, receipts }) => {
-                self.extended(sub, &receipts, &outcomes, now)
+                self.extended(sub, &receipts, &outcomes, now);
+                self.release_orphans(&receipts, &outcomes);
             }
             Some(Pending::Unsubscribe { id }) => {
                 let released = outcomes
@@ -202,16 +203,18 @@ impl Session {
         }
     }
 
-    /// Leases that outlived their subscription and the client's last request about them.
+    /// Leases that outlived their subscription and the last request about them.
     fn release_orphans(&mut self, receipts: &[Arc<str>], outcomes: &[Outcome]) {
         if self.orphans.is_empty() {
             return;
         }
         for (receipt, outcome) in receipts.iter().zip(outcomes) {
-            let asked = self
-                .pending
-                .values()
-                .any(|pending| matches!(pending, Pending::Client { receipts, .. } if receipts.contains(receipt)));
+            let asked = self.pending.values().any(|pending| match pending {
+                Pending::Client { receipts, .. } | Pending::Extension { receipts, .. } => {
+                    receipts.contains(receipt)
+                }
+                _ => false,
+            });
             let over = matches!(
                 outcome.effect,
                 Effect::Over | Effect::Gone | Effect::Released

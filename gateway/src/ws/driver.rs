@@ -94,18 +94,46 @@ impl Driver {
         self.welcome();
         let end = self.converse(&mut sink, &mut stream).await;
         tracing::debug!(session = self.name, "socket ends");
-        let clean = matches!(end, End::Clean);
         match end {
-            End::Clean => drop(timeout(FAREWELL, sink.flush()).await),
-            End::Broken => {}
+            End::Clean => {
+                self.ended(true);
+                tokio::join!(timeout(FAREWELL, sink.flush()), self.outlive())
+                    .0
+                    .ok();
+            }
+            End::Broken => {
+                drop((sink, stream));
+                self.ended(false);
+                self.outlive().await;
+            }
             End::Close { code, reason } => {
-                self.farewell(&mut sink, &mut stream, code, reason).await
+                tracing::debug!(session = self.name, code, reason, "closed by the gateway");
+                let mut outbound = Outbound::default();
+                if matches!(code, close::HEARTBEAT | close::SLOW_CONSUMER) {
+                    // Nobody listens: the time to resume is not spent on words.
+                    self.ended(false);
+                    let last = farewell(&mut sink, &mut stream, &mut outbound, code, reason);
+                    tokio::join!(last, self.outlive());
+                    return;
+                }
+                std::mem::swap(&mut outbound, &mut self.outbound);
+                let said = say_goodbye(&mut sink, &mut outbound, code, reason).await;
+                std::mem::swap(&mut outbound, &mut self.outbound);
+                self.ended(false);
+                let heard = async {
+                    if said {
+                        hear_out(&mut stream, code).await;
+                    }
+                };
+                tokio::join!(heard, self.outlive());
             }
         }
-        drop((sink, stream));
+    }
+
+    /// From here on every lease is on its way back.
+    fn ended(&mut self, clean: bool) {
         let unwritten = self.outbound.take_unwritten();
         self.handle(Event::Ended { clean, unwritten });
-        self.outlive().await;
     }
 
     fn welcome(&mut self) {
@@ -203,46 +231,6 @@ impl Driver {
             deadline_text: format_time(deadline_ms),
             reconnect_within: RECONNECT_WITHIN.to_owned(),
         });
-    }
-
-    /// Last answers, the close frame, and the peer's own; each within [`FAREWELL`].
-    async fn farewell(
-        &mut self,
-        sink: &mut SplitSink<WebSocket, Message>,
-        stream: &mut SplitStream<WebSocket>,
-        code: u16,
-        reason: &'static str,
-    ) {
-        tracing::debug!(
-            session = self.name,
-            code,
-            reason,
-            "socket closed by the gateway"
-        );
-        let outbound = &mut self.outbound;
-        let said = timeout(FAREWELL, async {
-            if code != close::SLOW_CONSUMER {
-                while outbound.has_work() {
-                    std::future::poll_fn(|cx| outbound.poll_write(Pin::new(&mut *sink), cx))
-                        .await?;
-                }
-            }
-            sink.send(Message::Close(Some(CloseFrame {
-                code,
-                reason: Utf8Bytes::from_static(reason),
-            })))
-            .await
-        });
-        if matches!(said.await, Ok(Ok(()))) {
-            // Unread bytes at the close would reset the connection before the peer has read the reason.
-            let heard = timeout(FAREWELL, async {
-                while matches!(stream.next().await, Some(Ok(_))) {}
-            })
-            .await;
-            if heard.is_ok() && code == close::TOO_BIG {
-                tokio::time::sleep(FAREWELL / 2).await;
-            }
-        }
     }
 
     /// The socket is gone; what was asked of the brokers is still awaited, so that an ack sent just before counts.
@@ -376,6 +364,48 @@ impl Driver {
 
     fn wall_ms(&self) -> i64 {
         i64::try_from(self.state.clock.now_ms()).unwrap_or(i64::MAX)
+    }
+}
+
+/// The close frame and the peer's answer to it, each within [`FAREWELL`].
+async fn farewell(
+    sink: &mut SplitSink<WebSocket, Message>,
+    stream: &mut SplitStream<WebSocket>,
+    outbound: &mut Outbound,
+    code: u16,
+    reason: &'static str,
+) {
+    if say_goodbye(sink, outbound, code, reason).await {
+        hear_out(stream, code).await;
+    }
+}
+
+/// What is queued and the close frame, within [`FAREWELL`]; whether they were taken.
+async fn say_goodbye(
+    sink: &mut SplitSink<WebSocket, Message>,
+    outbound: &mut Outbound,
+    code: u16,
+    reason: &'static str,
+) -> bool {
+    let said = timeout(FAREWELL, async {
+        while outbound.has_work() {
+            std::future::poll_fn(|cx| outbound.poll_write(Pin::new(&mut *sink), cx)).await?;
+        }
+        let reason = Utf8Bytes::from_static(reason);
+        sink.send(Message::Close(Some(CloseFrame { code, reason })))
+            .await
+    });
+    matches!(said.await, Ok(Ok(())))
+}
+
+/// Reads until the peer has closed too: unread bytes would reset the connection before the peer has read the reason.
+async fn hear_out(stream: &mut SplitStream<WebSocket>, code: u16) {
+    let heard = timeout(FAREWELL, async {
+        while matches!(stream.next().await, Some(Ok(_))) {}
+    })
+    .await;
+    if heard.is_ok() && code == close::TOO_BIG {
+        tokio::time::sleep(FAREWELL / 2).await;
     }
 }
 

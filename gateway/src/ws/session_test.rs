@@ -479,6 +479,33 @@ fn a_clean_end_releases_at_once_and_another_after_the_resume_window() {
     }
 }
 
+/// An extension on its way could undo the release that overtakes it: the release waits for its answer.
+#[test]
+fn a_lease_that_is_being_extended_at_the_end_is_released_after_the_answer() {
+    for (effect, expected) in [
+        (
+            Effect::Extended { visible_ms: 30_000 },
+            vec!["Release a 5000ms"],
+        ),
+        (Effect::Unchanged, vec!["Release a 5000ms"]),
+        (Effect::Gone, vec![]),
+    ] {
+        let mut rig = Rig::subscribed(2, "");
+        rig.popped(&["a"], false);
+        rig.wait(20_000);
+        let (token, kind, _) = rig.last_settle();
+        assert_eq!(kind, SettleKind::Extend);
+        rig.take();
+        rig.event(Event::Ended {
+            clean: false,
+            unwritten: HashSet::new(),
+        });
+        assert_eq!(rig.take(), ["forget 1"]);
+        rig.settled(token, vec![outcome(effect)]);
+        assert_eq!(rig.take(), expected, "{effect:?}");
+    }
+}
+
 #[test]
 fn adopted_receipts_count_as_in_flight_and_are_extended() {
     let mut rig = Rig::new();

@@ -81,7 +81,7 @@ pub(super) struct GivenUp {
     pub(super) delivered: Vec<Arc<str>>,
     /// Never sent.
     pub(super) unsent: Vec<Arc<str>>,
-    /// Of requests of the client that are not answered yet.
+    /// Of requests of the client, or extensions, that are not answered yet.
     pub(super) asked: Vec<Arc<str>>,
 }
 
@@ -440,9 +440,11 @@ impl Subscription {
             .collect();
         let mut given_up = GivenUp::default();
         for (receipt, lease) in self.leases.drain() {
-            let list = if self.busy.contains(&receipt) || deferred.contains(&receipt) {
+            let delivered = lease.sent && !unwritten.contains(&receipt);
+            let asked = self.busy.contains(&receipt) || deferred.contains(&receipt);
+            let list = if asked || (delivered && lease.extending) {
                 &mut given_up.asked
-            } else if lease.sent && !unwritten.contains(&receipt) {
+            } else if delivered {
                 &mut given_up.delivered
             } else {
                 &mut given_up.unsent

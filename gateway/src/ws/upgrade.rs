@@ -68,11 +68,11 @@ pub async fn upgrade(
         .max_write_buffer_size(WRITE_BUFFER_MAX)
         .max_frame_size(driver::FRAME_MAX)
         .max_message_size(driver::FRAME_MAX);
-    let tracker = state.tracker.clone();
+    let (tracker, under_way) = (state.tracker.clone(), state.under_way.token());
     Ok(upgrade.on_upgrade(move |socket| {
         tracker.track_future(async move {
             driver::run(socket, state, session, member).await;
-            drop(place);
+            drop((place, under_way));
         })
     }))
 }

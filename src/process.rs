@@ -41,6 +41,10 @@ where
         std::io::stdout().write_all(loaded.print().as_bytes()).ok();
         return Ok(());
     }
+    let mut pinned = loaded.pinned();
+    if telemetry::variable().is_some() {
+        pinned = pinned.with("log");
+    }
     let format = given
         .get_one::<String>("log-format")
         .map(String::as_str)
@@ -53,7 +57,10 @@ where
         .context("cannot start the runtime")
         .map_err(Failure::running)?;
     let result = runtime.block_on(async {
-        let ctx = Context::new();
+        let ctx = Context {
+            pinned,
+            ..Context::new()
+        };
         shutdown::on_signals(ctx.shutdown.clone()).context("cannot handle signals").map_err(Failure::running)?;
         let too_long = async {
             ctx.shutdown.requested().await;

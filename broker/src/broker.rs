@@ -105,6 +105,8 @@ pub(crate) struct Broker {
     pub(crate) runtime: tokio::runtime::Handle,
     /// Administrative requests at work.
     pub(crate) admin_permits: Arc<Semaphore>,
+    /// How many of these there are.
+    pub(crate) admin_size: Mutex<usize>,
     /// Administrative requests that wait for one of these.
     pub(crate) admin_waiting: Arc<Semaphore>,
     /// Cold reads at work.
@@ -353,6 +355,6 @@ impl Broker {
     /// The file cannot be written.
     pub(crate) fn save_settings(&self) -> Result<(), BrokerError> {
         self.settings_version.lock().bump(self.now_ms());
-        self.settings_file.write(|| self.live.to_json(&self.config))
+        self.settings_file.write(|| self.live.to_json())
     }
 }

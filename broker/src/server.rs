@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use node::Context;
-use node::config::Settings;
+use node::config::{Pinned, Settings};
 use parking_lot::Mutex;
 use remoting::{Client, ClientOptions, Server, ServerOptions};
 use store::disk::{Disk, RealDisk};
@@ -203,9 +203,12 @@ pub async fn start_on(
     let fast = bind_fast(&config, listen, &late);
     let clock = ctx.clock.clone();
     let opening = config.clone();
+    let pinned = ctx.pinned.clone();
     let runtime = tokio::runtime::Handle::current();
-    let opened =
-        tokio::task::spawn_blocking(move || open(opening, clock, &disk, advertised, runtime)).await;
+    let opened = tokio::task::spawn_blocking(move || {
+        open(opening, pinned, clock, &disk, advertised, runtime)
+    })
+    .await;
     let broker = opened.map_err(|error| Error::Table(error.to_string()))??;
     ctx.metrics.register("broker", |registry| {
         broker.metrics.register(registry);
@@ -264,6 +267,7 @@ fn bind_fast(config: &Config, listen: SocketAddr, late: &Arc<Late>) -> Option<Se
 /// Opens the store and loads the tables. Blocks on the disk.
 fn open(
     config: Config,
+    pinned: Pinned,
     clock: Arc<dyn clock::Clock>,
     disk: &Arc<dyn Disk>,
     advertised: SocketAddr,
@@ -301,7 +305,7 @@ fn open(
     let root = store.root();
     let file = |name: &str| ConfigFile::new(disk.clone(), &root, name);
     let now_ms = clock.now_ms();
-    let live = LiveSettings::new(&config);
+    let live = LiveSettings::new(&config, pinned);
     let client = Client::new(ClientOptions::default());
     let routes = Routes::new(&config.namesrv, client.clone());
     let registration = Registration::new(&config.namesrv, client);
@@ -337,6 +341,7 @@ fn open(
         tasks: TaskTracker::new(),
         runtime,
         admin_permits: Arc::new(Semaphore::new(admin)),
+        admin_size: Mutex::new(admin),
         admin_waiting: Arc::new(Semaphore::new(crate::dispatch::ADMIN_WAITING_MAX)),
         read_permits: Arc::new(Semaphore::new(COLD_READS)),
         delay: Delay::new(file("delayOffset.json"), now_ms),
@@ -360,7 +365,9 @@ fn open(
 /// Fills the tables from their files, then adds what every broker has.
 fn load(broker: &Broker) -> Result<(), BrokerError> {
     broker.settings_file.load(|json| {
-        broker.live.restore(json);
+        for change in broker.live.restore(json) {
+            broker.apply(&change);
+        }
         Ok(0)
     })?;
     let topics = broker.topics_file.load(|json| broker.topics.load(json))?;

@@ -41,7 +41,11 @@ async fn up(config: UpConfig, ctx: Context) -> Result<(), Failure> {
         .await
         .map_err(Failure::running)?;
     let broker_config = config.broker(namesrv.addr());
-    let mut broker = Part::start("broker", &ctx, |ctx| async {
+    let mut broker = Part::start("broker", &ctx, |ctx| async move {
+        let ctx = Context {
+            pinned: ctx.pinned.section("broker"),
+            ..ctx
+        };
         broker::run(broker_config, ctx)
             .await
             .map_err(broker_failure)

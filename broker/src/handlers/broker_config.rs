@@ -1,9 +1,11 @@
 //! Codes 25 and 26: the broker's settings as properties text, and the few that may change.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use remoting::Connection;
+use serde_json::Value;
 use wire::Command;
 
 use super::success;
@@ -11,12 +13,12 @@ use crate::broker::Broker;
 use crate::config::FlushMode;
 use crate::error::BrokerError;
 use crate::names;
-use crate::settings::{CHANGEABLE, ChangeError, LiveSettings};
+use crate::settings::{Change, ChangeError, LOG, LiveSettings, SETTINGS};
 
 /// Longest text of a change, in bytes.
 const TEXT_MAX: usize = 64 * 1024;
 
-/// Code 26: RocketMQ's names where it has one, then ours.
+/// Code 26: every setting by our name, and by RocketMQ's where it has one.
 pub(crate) fn get(
     broker: &Arc<Broker>,
     _cmd: &Command,
@@ -31,19 +33,13 @@ pub(crate) fn get(
 
 fn text(broker: &Broker) -> String {
     let config = &broker.config;
-    let live = &broker.live;
     let sync = config.flush.mode == FlushMode::Sync;
-    let lines: Vec<(&str, String)> = vec![
-        (
-            "autoCreateSubscriptionGroup",
-            live.create_groups().to_string(),
-        ),
-        ("autoCreateTopicEnable", live.create_topics().to_string()),
+    let mut lines = BTreeMap::new();
+    for (key, value) in [
         ("brokerClusterName", config.cluster.clone()),
         ("brokerIP1", broker.store_host.ip().to_string()),
         ("brokerId", config.id.to_string()),
         ("brokerName", config.name.clone()),
-        ("brokerPermission", live.permission().to_string()),
         ("brokerRole", "ASYNC_MASTER".to_owned()),
         ("defaultTopicQueueNums", "8".to_owned()),
         ("enablePropertyFilter", "false".to_owned()),
@@ -51,13 +47,8 @@ fn text(broker: &Broker) -> String {
             "flushDiskType",
             if sync { "SYNC_FLUSH" } else { "ASYNC_FLUSH" }.to_owned(),
         ),
-        (
-            "flushIntervalCommitLog",
-            config.flush.interval.0.to_string(),
-        ),
         ("listenPort", broker.store_host.port().to_string()),
         ("mappedFileSizeCommitLog", config.segment.size.0.to_string()),
-        ("maxMessageSize", live.message_size_bytes().to_string()),
         ("namesrvAddr", config.namesrv.join(";")),
         (
             "registerNameServerPeriod",
@@ -66,18 +57,54 @@ fn text(broker: &Broker) -> String {
         ("storePathRootDir", config.data.display().to_string()),
         ("timerWheelEnable", "false".to_owned()),
         ("traceOn", "true".to_owned()),
-        ("create.groups", live.create_groups().to_string()),
-        ("create.topics", live.create_topics().to_string()),
-        ("flush.mode", if sync { "sync" } else { "async" }.to_owned()),
-        ("limits.message_size", live.message_size_bytes().to_string()),
-        ("permission", live.permission().to_string()),
-    ];
+    ] {
+        lines.insert(key.to_owned(), value);
+    }
+    let tree = serde_json::to_value(config).unwrap_or_default();
+    flatten("", &tree, &mut lines);
+    for setting in &SETTINGS {
+        let value = broker.live.get(setting.key);
+        lines.insert(setting.ours.to_owned(), setting.show(value));
+        if !setting.theirs.is_empty() {
+            lines.insert(setting.theirs.to_owned(), setting.show_theirs(value));
+        }
+    }
+    if let Some(filter) = broker.live.log_filter() {
+        lines.insert(LOG.to_owned(), filter);
+    }
     let mut text = String::new();
     for (key, value) in lines {
         // Writing into a String does not fail.
-        writeln!(text, "{key}={value}").ok();
+        writeln!(text, "{key}={}", value.replace('\\', "\\\\")).ok();
     }
     text
+}
+
+/// The settings as started with, by the keys of the TOML file.
+fn flatten(at: &str, tree: &Value, lines: &mut BTreeMap<String, String>) {
+    match tree {
+        Value::Object(members) => {
+            for (name, value) in members {
+                let key = if at.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{at}.{name}")
+                };
+                flatten(&key, value, lines);
+            }
+        }
+        Value::Null => {}
+        Value::String(text) => {
+            lines.insert(at.to_owned(), text.clone());
+        }
+        Value::Array(list) => {
+            let parts: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
+            lines.insert(at.to_owned(), parts.join(","));
+        }
+        other => {
+            lines.insert(at.to_owned(), other.to_string());
+        }
+    }
 }
 
 /// Code 25: all changes of the text or none; kept in the data directory.
@@ -101,26 +128,44 @@ pub(crate) fn update(
         .filter_map(|line| line.split_once('='))
         .map(|(key, value)| (key.trim(), value.trim()))
         .collect();
+    let mut checked = Vec::new();
     for (key, value) in &changes {
-        LiveSettings::check(key, value).map_err(|error| refusal(key, &error))?;
+        checked.push(LiveSettings::check(key, value).map_err(|error| refusal(key, &error))?);
     }
-    for (key, value) in &changes {
-        broker.live.set(key, value);
-        tracing::info!(key, value, "setting changed");
+    for change in &checked {
+        broker.live.set(change);
+        broker.apply(change);
+        tracing::info!(?change, "setting changed");
     }
-    if !changes.is_empty() {
+    let mut response = success();
+    if !checked.is_empty() {
         broker.save_settings()?;
         broker.registration.refresh();
     }
-    Ok(success())
+    let pinned: Vec<&str> = checked
+        .iter()
+        .filter(|change| broker.live.is_pinned(change))
+        .map(Change::name)
+        .collect();
+    if !pinned.is_empty() {
+        response = response.with_remark(format!(
+            "changed until the next start: the environment or a flag sets {}",
+            pinned.join(", ")
+        ));
+    }
+    Ok(response)
 }
 
 fn refusal(key: &str, error: &ChangeError) -> BrokerError {
     match error {
         ChangeError::Fixed => {
-            let list: Vec<String> = CHANGEABLE
+            let list: Vec<String> = SETTINGS
                 .iter()
-                .map(|(ours, theirs)| format!("{ours} ({theirs})"))
+                .map(|setting| match setting.theirs {
+                    "" => setting.ours.to_owned(),
+                    theirs => format!("{} ({theirs})", setting.ours),
+                })
+                .chain(std::iter::once(LOG.to_owned()))
                 .collect();
             BrokerError::Forbidden(format!(
                 "{} can not change while the broker runs; these can: {}",

@@ -14,6 +14,7 @@ use super::json_answer;
 use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::names;
+use crate::settings::Key;
 
 /// Protocol release this broker follows.
 const VERSION: &str = "V5_4_0";
@@ -137,13 +138,13 @@ fn earliest(broker: &Broker, at: PhysicalOffset) -> i64 {
 
 /// There are no thread pools with queues: what waits is counted where it waits.
 fn queues(broker: &Broker, put: &mut impl FnMut(&str, String)) {
-    let limits = &broker.config.limits;
+    let live = &broker.live;
     let classes = [
-        ("send", broker.durability.waiting(), limits.sends),
-        ("pull", 0, limits.long_polls),
-        ("litePull", 0, limits.long_polls),
-        ("query", 0, limits.admin),
-        ("ack", 0, limits.sends),
+        ("send", broker.durability.waiting(), live.get(Key::Sends)),
+        ("pull", 0, live.get(Key::LongPolls)),
+        ("litePull", 0, live.get(Key::LongPolls)),
+        ("query", 0, live.get(Key::Admin)),
+        ("ack", 0, live.get(Key::Sends)),
     ];
     for (class, size, capacity) in classes {
         put(&format!("{class}ThreadPoolQueueSize"), size.to_string());

@@ -18,6 +18,7 @@ use crate::durability::PutStatus;
 use crate::error::BrokerError;
 use crate::names;
 use crate::retry;
+use crate::settings::Key;
 use crate::topic::{PERM_INHERIT, TopicConfig};
 
 /// Region that every stored message names.
@@ -146,7 +147,7 @@ pub(crate) fn store(
     peer: SocketAddr,
 ) -> Result<Stored, BrokerError> {
     broker.check_writable()?;
-    if broker.durability.waiting() >= broker.config.limits.sends as usize {
+    if broker.durability.waiting() >= broker.live.count(Key::Sends) {
         broker.metrics.busy.inc();
         return Err(BrokerError::Busy("too many sends wait for the disk"));
     }

@@ -30,7 +30,7 @@ struct Inner<T> {
 /// Parked requests. Pure: whoever parks and expires brings the time.
 #[derive(Debug)]
 pub(crate) struct Holds<T> {
-    max: usize,
+    max: AtomicUsize,
     count: AtomicUsize,
     inner: Mutex<Inner<T>>,
 }
@@ -39,7 +39,7 @@ impl<T> Holds<T> {
     /// A table for at most `max` requests.
     pub(crate) fn new(max: usize) -> Self {
         Self {
-            max,
+            max: AtomicUsize::new(max),
             count: AtomicUsize::new(0),
             inner: Mutex::new(Inner {
                 next_id: 1,
@@ -47,6 +47,11 @@ impl<T> Holds<T> {
                 deadlines: BTreeMap::new(),
             }),
         }
+    }
+
+    /// Changes how many may be parked; those that are stay.
+    pub(crate) fn set_max(&self, max: usize) {
+        self.max.store(max, Ordering::Relaxed);
     }
 
     /// Parks a request. The answer is its id, and whether the next deadline came closer.
@@ -63,7 +68,7 @@ impl<T> Holds<T> {
         payload: T,
     ) -> Result<(u64, bool), T> {
         let mut inner = self.inner.lock();
-        if self.count.load(Ordering::Relaxed) >= self.max {
+        if self.count.load(Ordering::Relaxed) >= self.max.load(Ordering::Relaxed) {
             return Err(payload);
         }
         self.count.fetch_add(1, Ordering::Relaxed);

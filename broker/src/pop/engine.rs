@@ -76,6 +76,11 @@ struct SteadyTime {
 }
 
 impl Pop {
+    /// Changes how many requests may wait for messages.
+    pub(crate) fn set_waiters_max(&self, max: usize) {
+        self.waiters.set_max(max);
+    }
+
     /// Rebuilds the leases from the snapshot and the log. Reads the log from the snapshot on, all of it without one.
     ///
     /// # Errors

@@ -44,7 +44,7 @@ struct Inner<T> {
 /// The waiting requests. Pure: whoever parks and expires brings the time.
 #[derive(Debug)]
 pub struct Waiters<T> {
-    max: usize,
+    max: AtomicUsize,
     count: AtomicUsize,
     inner: Mutex<Inner<T>>,
 }
@@ -67,10 +67,15 @@ impl<T: Wants> Waiters<T> {
             deadlines: BTreeMap::new(),
         };
         Waiters {
-            max,
+            max: AtomicUsize::new(max),
             count: AtomicUsize::new(0),
             inner: Mutex::new(inner),
         }
+    }
+
+    /// Changes how many may wait in all; those that wait stay.
+    pub fn set_max(&self, max: usize) {
+        self.max.store(max, Ordering::Relaxed);
     }
 
     /// Parks a request at the end of its line, or at the front when it was woken for nothing.
@@ -85,7 +90,7 @@ impl<T: Wants> Waiters<T> {
         payload: T,
     ) -> Result<Parked, T> {
         let mut inner = self.inner.lock();
-        if self.count.load(Ordering::Relaxed) >= self.max {
+        if self.count.load(Ordering::Relaxed) >= self.max.load(Ordering::Relaxed) {
             return Err(payload);
         }
         let id = inner.next_id;

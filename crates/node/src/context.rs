@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use clock::{Clock, SystemClock};
 
+use crate::config::Pinned;
 use crate::metrics::Metrics;
 use crate::ready::Ready;
 use crate::shutdown::Shutdown;
@@ -19,6 +20,8 @@ pub struct Context {
     pub ready: Ready,
     /// Where metrics are registered.
     pub metrics: Metrics,
+    /// Settings that the environment or a flag sets.
+    pub pinned: Pinned,
 }
 
 impl Context {
@@ -40,6 +43,7 @@ impl Context {
             shutdown: Shutdown::new(),
             ready,
             metrics: Metrics::new(),
+            pinned: Pinned::default(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use tracing_subscriber::EnvFilter;
 
@@ -29,18 +30,27 @@ impl FromStr for LogFormat {
     }
 }
 
+/// Changes the filter of the log that was started.
+type SetFilter = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>;
+
+/// The log of this process.
+static STARTED: OnceLock<SetFilter> = OnceLock::new();
+
+/// Name and text of the variable that sets the filter, if one does: `GANTRY_LOG`, where unset `RUST_LOG`.
+#[must_use]
+pub fn variable() -> Option<(&'static str, String)> {
+    ["GANTRY_LOG", "RUST_LOG"]
+        .into_iter()
+        .find_map(|name| Some((name, std::env::var(name).ok()?)))
+}
+
 /// Starts logging, once per process. The filter is `GANTRY_LOG`, where unset `RUST_LOG`, else `info`.
 ///
 /// # Errors
 /// A filter that cannot be read (naming the variable), or a second call.
 pub fn init(format: LogFormat) -> Result<(), String> {
-    let variable = ["GANTRY_LOG", "RUST_LOG"]
-        .into_iter()
-        .find_map(|name| Some((name, std::env::var(name).ok()?)));
-    let filter = match &variable {
-        Some((name, text)) => {
-            EnvFilter::try_new(text).map_err(|error| format!("{name}: {error}"))?
-        }
+    let filter = match variable() {
+        Some((name, text)) => parse(&text).map_err(|error| format!("{name}: {error}"))?,
         None => EnvFilter::new("info"),
     };
     let json = match format {
@@ -48,15 +58,49 @@ pub fn init(format: LogFormat) -> Result<(), String> {
         LogFormat::Text => false,
         LogFormat::Json => true,
     };
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    let started = if json {
-        builder.json().flatten_event(true).try_init()
+    let builder = tracing_subscriber::fmt().with_writer(std::io::stderr);
+    let (started, set): (_, SetFilter) = if json {
+        let builder = builder.json().flatten_event(true).with_env_filter(filter);
+        let builder = builder.with_filter_reloading();
+        let handle = builder.reload_handle();
+        let set = move |filter| handle.reload(filter).map_err(|error| error.to_string());
+        (builder.try_init(), Box::new(set))
     } else {
-        builder
-            .with_ansi(std::io::stderr().is_terminal())
-            .try_init()
+        let builder = builder.with_ansi(std::io::stderr().is_terminal());
+        let builder = builder.with_env_filter(filter).with_filter_reloading();
+        let handle = builder.reload_handle();
+        let set = move |filter| handle.reload(filter).map_err(|error| error.to_string());
+        (builder.try_init(), Box::new(set))
     };
-    started.map_err(|error| format!("cannot start the log: {error}"))
+    started.map_err(|error| format!("cannot start the log: {error}"))?;
+    // A second call has failed above.
+    STARTED.set(set).ok();
+    Ok(())
+}
+
+fn parse(text: &str) -> Result<EnvFilter, String> {
+    EnvFilter::try_new(text.trim()).map_err(|error| error.to_string())
+}
+
+/// Whether the text is a filter.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_filter(text: &str) -> Result<(), String> {
+    if text.trim().is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    parse(text).map(|_| ())
+}
+
+/// Changes the filter of the log of this process from now on. Without a log there is nothing to change.
+///
+/// # Errors
+/// A filter that cannot be read.
+pub fn set_filter(text: &str) -> Result<(), String> {
+    check_filter(text)?;
+    match STARTED.get() {
+        Some(set) => set(parse(text)?),
+        None => Ok(()),
+    }
 }

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Called once when a position is durable, or never will be.
@@ -109,10 +110,8 @@ impl Flusher {
     fn is_due(&self, shared: &Shared, dirty_bytes: u64) -> bool {
         match shared.options.flush {
             FlushPolicy::Sync => true,
-            FlushPolicy::Async {
-                interval_ms,
-                pages_min,
-            } => {
+            FlushPolicy::Async { pages_min, .. } => {
+                let interval_ms = shared.flush_interval_ms.load(Ordering::Relaxed);
                 let age = shared.clock.monotonic() - self.last_sync;
                 let enough = dirty_bytes >= u64::from(pages_min) * PAGE_BYTES;
                 shared.waiters.any()

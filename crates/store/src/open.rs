@@ -18,7 +18,7 @@ use crate::{PhysicalOffset, StoreError, StoreOptions};
 use clock::Clock;
 use parking_lot::{Mutex, RwLock};
 use std::io;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 /// What was found when the store was opened.
@@ -136,6 +136,10 @@ pub(crate) fn open(
             .min(report.dispatched_to.get()),
         ..Checkpoint::default()
     };
+    let flush_interval_ms = match options.flush {
+        FlushPolicy::Sync => 0,
+        FlushPolicy::Async { interval_ms, .. } => interval_ms,
+    };
     let shared = Shared {
         options,
         disk,
@@ -151,6 +155,7 @@ pub(crate) fn open(
         maintainer: Mutex::new(Maintainer::new(start)),
         dispatch_gate: Gate::default(),
         maintain_gate: Gate::default(),
+        flush_interval_ms: AtomicU64::new(flush_interval_ms),
         queues_full: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
         failure: OnceLock::new(),

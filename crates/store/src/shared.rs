@@ -13,7 +13,7 @@ use crate::{Arrival, StoreError, StoreOptions};
 use clock::Clock;
 use parking_lot::{Mutex, RwLock};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Called for each message that becomes visible.
@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) maintainer: Mutex<Maintainer>,
     pub(crate) dispatch_gate: Gate,
     pub(crate) maintain_gate: Gate,
+    /// Longest time between two syncs under [`crate::FlushPolicy::Async`], in ms.
+    pub(crate) flush_interval_ms: AtomicU64,
     /// Queue files could not be written for want of space.
     pub(crate) queues_full: AtomicBool,
     pub(crate) stopping: AtomicBool,

@@ -119,6 +119,14 @@ impl Store {
         Arc::clone(&self.shared.disk)
     }
 
+    /// Changes the longest time between two syncs under [`crate::FlushPolicy::Async`], in
+    /// milliseconds; at least 1. Under `Sync` it has no meaning.
+    pub fn set_flush_interval(&self, interval_ms: u64) {
+        let interval = &self.shared.flush_interval_ms;
+        interval.store(interval_ms.max(1), Ordering::Relaxed);
+        self.shared.waiters.gate().wake();
+    }
+
     /// Stores a message, on the caller's thread. It is readable soon and durable once
     /// [`Store::flushed`] has reached [`AppendOutcome::end`].
     ///

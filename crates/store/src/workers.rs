@@ -84,11 +84,13 @@ impl Drop for Threads {
 
 fn flush(shared: &Shared) {
     let marks = shared.log.marks();
-    let wait = match shared.options.flush {
-        FlushPolicy::Sync => LONG,
-        FlushPolicy::Async { interval_ms, .. } => Duration::from_millis(interval_ms),
-    };
     while !shared.is_stopping() {
+        let wait = match shared.options.flush {
+            FlushPolicy::Sync => LONG,
+            FlushPolicy::Async { .. } => {
+                Duration::from_millis(shared.flush_interval_ms.load(Ordering::Relaxed))
+            }
+        };
         let step = flush_step(shared, false);
         if step == Step::Idle {
             shared.waiters.gate().sleep(wait, || {

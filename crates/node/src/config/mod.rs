@@ -7,11 +7,13 @@
 mod fault;
 mod keys;
 mod load;
+mod pinned;
 mod print;
 
 pub use fault::{Fault, Faults, Source};
 pub use keys::{env_name, flag_name, keys};
 pub use load::{Layers, Loaded, load};
+pub use pinned::Pinned;
 
 #[cfg(test)]
 mod tests;

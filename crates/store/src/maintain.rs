@@ -38,6 +38,11 @@ impl Maintainer {
         }
     }
 
+    /// The units of all records before this log position are durable, and a start counts them.
+    pub(crate) fn queues_durable(&self) -> u64 {
+        self.point.queues
+    }
+
     /// One round; syncs the queues too if that is due or `now`.
     pub(crate) fn step(&mut self, shared: &Shared, now: bool) {
         if shared.poisoned().is_some() {

@@ -2,18 +2,24 @@
 
 use crate::disk::Region;
 use bytes::Bytes;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// One file of the commit log, `[base, base + size)`.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct MappedFile {
     base: u64,
     region: Arc<dyn Region>,
+    /// Store time of the last record, milliseconds; set when the log goes on in the next file.
+    newest_ms: OnceLock<i64>,
 }
 
 impl MappedFile {
     pub(crate) fn new(base: u64, region: Arc<dyn Region>) -> Self {
-        MappedFile { base, region }
+        MappedFile {
+            base,
+            region,
+            newest_ms: OnceLock::new(),
+        }
     }
 
     pub(crate) fn base(&self) -> u64 {
@@ -22,6 +28,16 @@ impl MappedFile {
 
     pub(crate) fn end(&self) -> u64 {
         self.base.saturating_add(self.region.size())
+    }
+
+    /// Notes that the last record was stored at `newest_ms` and nothing follows it here.
+    pub(crate) fn close_at(&self, newest_ms: i64) {
+        self.newest_ms.get_or_init(|| newest_ms);
+    }
+
+    /// Store time of the last record, if the file was filled by this process.
+    pub(crate) fn newest_ms(&self) -> Option<i64> {
+        self.newest_ms.get().copied()
     }
 
     pub(crate) fn region(&self) -> &Arc<dyn Region> {

@@ -2,6 +2,7 @@
 
 use crate::mapped_file::MappedFile;
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Rolling files of one size, each named by the log position of its first byte.
@@ -9,6 +10,8 @@ use std::sync::Arc;
 pub(crate) struct MappedFileQueue {
     file_size: u64,
     files: ArcSwap<Vec<Arc<MappedFile>>>,
+    /// Held while the list is changed: one end grows, the other shrinks.
+    changing: Mutex<()>,
 }
 
 impl MappedFileQueue {
@@ -17,6 +20,7 @@ impl MappedFileQueue {
         MappedFileQueue {
             file_size,
             files: ArcSwap::from_pointee(files),
+            changing: Mutex::new(()),
         }
     }
 
@@ -46,8 +50,22 @@ impl MappedFileQueue {
         self.files.load_full()
     }
 
+    /// Takes the first file out if it is `first` and not the last. Who reads it keeps it.
+    pub(crate) fn pop_front(&self, first: &Arc<MappedFile>) -> bool {
+        let _changing = self.changing.lock();
+        let files = self.files.load();
+        let is_first = files.first().is_some_and(|file| Arc::ptr_eq(file, first));
+        if !is_first || files.len() < 2 {
+            return false;
+        }
+        let rest = files.iter().skip(1).cloned().collect();
+        self.files.store(Arc::new(rest));
+        true
+    }
+
     /// Adds the next file. Only the holder of the put lock calls this.
     pub(crate) fn push(&self, file: Arc<MappedFile>) {
+        let _changing = self.changing.lock();
         let mut files = Vec::clone(&self.files.load());
         files.push(file);
         self.files.store(Arc::new(files));

@@ -75,6 +75,7 @@ pub(crate) fn open(
     let trust = Trust {
         durable: known.queues,
         log_min,
+        removed: 0,
         dirty,
         restart: false,
     };
@@ -158,6 +159,7 @@ pub(crate) fn open(
         flush_interval_ms: AtomicU64::new(flush_interval_ms),
         queues_full: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
+        retiring: AtomicBool::new(false),
         failure: OnceLock::new(),
         lock: Mutex::new(Some(lock)),
     };

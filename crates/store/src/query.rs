@@ -83,6 +83,10 @@ impl Store {
         unit: Option<Unit>,
     ) -> Result<Option<Unit>, StoreError> {
         let log = &self.shared.log;
+        if position < queue.range().0 {
+            // Retired while this was read.
+            return Ok(None);
+        }
         if let Some(unit) = unit {
             if unit.is_hole() {
                 return Ok(None);

@@ -40,6 +40,8 @@ pub(crate) struct Shared {
     /// Queue files could not be written for want of space.
     pub(crate) queues_full: AtomicBool,
     pub(crate) stopping: AtomicBool,
+    /// Log files are about to be deleted.
+    pub(crate) retiring: AtomicBool,
     pub(crate) failure: OnceLock<Arc<str>>,
     pub(crate) lock: Mutex<Option<Box<dyn DiskLock>>>,
 }

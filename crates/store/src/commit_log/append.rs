@@ -237,11 +237,36 @@ impl CommitLog {
             let blank = [size, MAGIC_BLANK.to_be_bytes()].concat();
             self.put_bytes(state, &blank, base)?;
         }
-        state.file = Some(file);
+        if let Some(full) = state.file.replace(file) {
+            full.close_at(state.last_store_timestamp_ms);
+        }
         state.token = Some(token);
         self.advance(state, base);
         self.next.gate().wake();
         Ok(())
+    }
+
+    /// Goes on in the next file if the last record is older than `before_ms` and the last file
+    /// holds any, so that it need not wait for more before it can be deleted. True if it did.
+    pub(crate) fn roll_if_older(
+        &self,
+        before_ms: i64,
+        clock: &dyn Clock,
+    ) -> Result<bool, StoreError> {
+        let mut held = self.hold(clock);
+        let state = &mut *held.state;
+        if state.closed {
+            return Err(StoreError::Closed);
+        }
+        let unused = match &state.file {
+            Some(file) => state.at == file.base(),
+            None => self.files.end() == 0,
+        };
+        if unused || state.last_store_timestamp_ms >= before_ms {
+            return Ok(false);
+        }
+        self.roll(state)?;
+        Ok(true)
     }
 
     /// Takes what waits to be written.

@@ -58,6 +58,12 @@ impl CommitLog {
     ) -> Next<R> {
         loop {
             let Some(file) = self.files.find(at) else {
+                let min = self.files.min();
+                if at < min {
+                    // What was here has been deleted.
+                    at = min;
+                    continue;
+                }
                 return Next::End(at);
             };
             match look(file.stable_from(at), at, self.crc_is_due(at)) {

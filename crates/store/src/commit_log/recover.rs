@@ -166,8 +166,12 @@ impl LogFiles {
         let end = scan.end;
         let mut torn = false;
         let mut files = self.files;
-        // Files that begin at or after the end: prepared ones, or what follows a torn write.
-        while let Some(last) = files.pop_if(|file| file.base() >= end) {
+        // Files that begin at or after the end: prepared ones, or what follows a torn write. The
+        // first file stays, even if nothing is in it: its name says where the log goes on when
+        // everything before it was deleted.
+        while files.len() > 1
+            && let Some(last) = files.pop_if(|file| file.base() >= end)
+        {
             torn |= drop_file(disk, layout, &last)?;
         }
         let mut tail = None;

@@ -23,8 +23,10 @@ const STRETCH: usize = 3276;
 pub(crate) struct Trust {
     /// Records that end after this log position do not.
     pub(crate) durable: u64,
-    /// Records before this log position do not: they are gone.
+    /// Records before this log position are gone. Their units still say how far the queue got.
     pub(crate) log_min: u64,
+    /// Units of records before this log position do not: they are of a removed topic.
+    pub(crate) removed: u64,
     /// The last run did not end with `close`: erase what does not count.
     pub(crate) dirty: bool,
     /// A queue of which nothing counts begins at 0 again, whatever files there are.
@@ -48,7 +50,16 @@ pub(crate) fn load(
                 continue;
             };
             let dir = files.dir(&topic.name, id);
-            let (mut found, odd) = usable_files(files, &dir)?;
+            let made = table.get_or_make(&topic.name, id);
+            let removed = removed_before(&topic.name);
+            // Old units of a removed topic may lie behind those of the new one.
+            let trust = Trust {
+                removed: removed.unwrap_or(0),
+                dirty: trust.dirty || removed.is_some(),
+                restart: removed.is_some(),
+                ..trust
+            };
+            let (mut found, odd) = usable_files(files, &made, trust)?;
             // The log has everything from its first byte, so the queue must begin at 0.
             let beheaded = trust.log_min == 0 && found.first().is_some_and(|file| file.base > 0);
             loaded.rebuild |= odd || beheaded;
@@ -58,15 +69,6 @@ pub(crate) fn load(
                     files.remove(&dir, file.base / UNIT_BYTES / per_file)?;
                 }
             }
-            let made = table.get_or_make(&topic.name, id);
-            let removed = removed_before(&topic.name);
-            // Old units of a removed topic may lie behind those of the new one.
-            let trust = Trust {
-                log_min: removed.unwrap_or(0).max(trust.log_min),
-                dirty: trust.dirty || removed.is_some(),
-                restart: removed.is_some(),
-                ..trust
-            };
             if trust.dirty {
                 // The run that made them may have been killed before it synced the directories.
                 files.mark_dirs(&dir);
@@ -82,20 +84,49 @@ pub(crate) fn load(
 }
 
 /// Files of the right length without gaps; others are removed (`true`), since the log has it all.
-fn usable_files(files: &QueueFiles, dir: &Path) -> Result<(Vec<NumberedFile>, bool), StoreError> {
+/// A gap is where a deletion was cut short if units after it count, else where making files was.
+fn usable_files(
+    files: &QueueFiles,
+    queue: &ConsumeQueue,
+    trust: Trust,
+) -> Result<(Vec<NumberedFile>, bool), StoreError> {
     let file_bytes = files.units_per_file() * UNIT_BYTES;
-    let found = numbered_files(files.disk(), dir)?;
-    let mut usable: Vec<NumberedFile> = Vec::new();
+    let dir = queue.dir();
+    let mut runs: Vec<Vec<NumberedFile>> = Vec::new();
     let mut odd = false;
-    for file in found {
-        let follows = usable
-            .last()
-            .is_none_or(|last| last.base + file_bytes == file.base);
-        if file.len == file_bytes && file.base.is_multiple_of(file_bytes) && follows {
-            usable.push(file);
-        } else {
+    for file in numbered_files(files.disk(), dir)? {
+        if file.len != file_bytes || !file.base.is_multiple_of(file_bytes) {
             // An empty last file is what a crash right after making it leaves.
             odd |= file.len != 0;
+            files.remove(dir, file.base / file_bytes)?;
+            continue;
+        }
+        let last = runs.last_mut().filter(|run| {
+            run.last()
+                .is_some_and(|last| last.base + file_bytes == file.base)
+        });
+        match last {
+            Some(run) => run.push(file),
+            None => runs.push(vec![file]),
+        }
+    }
+    let mut chosen = 0;
+    if trust.log_min > 0 {
+        for (n, run) in runs.iter().enumerate().skip(1) {
+            let first = run.first().map_or(0, |file| file.base / UNIT_BYTES);
+            if last_unit(files, queue, first, trust)?.is_some() {
+                chosen = n;
+            }
+        }
+    }
+    let mut usable = Vec::new();
+    for (n, run) in runs.into_iter().enumerate() {
+        if n == chosen {
+            usable = run;
+            continue;
+        }
+        odd = true;
+        for file in run {
             files.remove(dir, file.base / file_bytes)?;
         }
     }
@@ -131,8 +162,10 @@ fn load_queue(
         files.erase_from(queue.dir(), max)?;
         queue.mark_unsynced(&[max / per_file]);
     }
-    let min = first_unit(files, queue, start, max, trust.log_min)?;
-    queue.start_at(min, max);
+    let min = first_unit(files, queue, start, max, trust.log_min.max(trust.removed))?;
+    queue.start_at(min, max, start / per_file);
+    // What a deletion that was cut short has left.
+    queue.drop_before(files, min)?;
     queue.set_next(max);
     Ok(())
 }
@@ -155,7 +188,7 @@ fn last_unit(
         for (position, unit) in (at..).zip(units) {
             let Some(unit) = unit else { continue };
             any = true;
-            let there = unit.physical >= trust.log_min && unit.end() <= trust.durable;
+            let there = unit.physical >= trust.removed && unit.end() <= trust.durable;
             if there && !unit.is_hole() {
                 last = Some(position);
             }

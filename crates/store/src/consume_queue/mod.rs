@@ -7,6 +7,7 @@ mod entry;
 mod files;
 mod load;
 mod replay;
+mod retire;
 mod table;
 
 pub use entry::QueueEntry;
@@ -42,13 +43,23 @@ pub(crate) struct ConsumeQueue {
 }
 
 /// ```text
-/// min ..... tail_from ..... on_disk ..... max
-///           |<------ tail, in memory ---->|
-/// |<------------ in files --->|
+/// first .. hidden .. tail_from ..... on_disk ..... max
+///                    |<------ tail, in memory ---->|
+/// |<------------------ in files --->|
 /// ```
 #[derive(Debug, Default)]
 struct State {
-    min: u64,
+    /// First position whose record is in the log.
+    first: u64,
+    /// Log position of its record, 0 when not known.
+    first_physical: u64,
+    /// Positions before this one are not shown: they are about to be deleted, or were put again
+    /// at the end of the log.
+    hidden: u64,
+    /// How far `hidden` may go back.
+    floor: u64,
+    /// Number of the first file there may be.
+    first_file: u64,
     on_disk: u64,
     tail_from: u64,
     tail: VecDeque<Unit>,
@@ -59,6 +70,11 @@ struct State {
 }
 
 impl State {
+    /// First position that is shown.
+    fn min(&self) -> u64 {
+        self.first.max(self.hidden).min(self.max())
+    }
+
     fn max(&self) -> u64 {
         self.tail_from + self.tail.len() as u64
     }
@@ -127,14 +143,16 @@ impl ConsumeQueue {
     /// First and one past the last visible position.
     pub(crate) fn range(&self) -> (u64, u64) {
         let state = self.state.lock();
-        (state.min, state.max())
+        (state.min(), state.max())
     }
 
-    /// Starts an empty queue at `[min, max)` of which everything is in files.
-    pub(crate) fn start_at(&self, min: u64, max: u64) {
+    /// Starts an empty queue at `[min, max)` of which everything is in files, from number
+    /// `first_file` on.
+    pub(crate) fn start_at(&self, min: u64, max: u64, first_file: u64) {
         let mut state = self.state.lock();
         state.tail.clear();
-        state.min = min;
+        state.first = min;
+        state.first_file = first_file;
         state.on_disk = max;
         state.tail_from = max;
     }
@@ -146,9 +164,9 @@ impl ConsumeQueue {
         if at < max {
             return Put::Old;
         }
-        if at > max && max == state.min && state.on_disk == max {
+        if at > max && max == state.first && state.on_disk == max {
             // Nothing before it is known: the queue begins here.
-            state.min = at;
+            state.first = at;
             state.on_disk = at;
             state.tail_from = at;
         } else if at - max > HOLES_MAX {
@@ -172,9 +190,20 @@ impl ConsumeQueue {
         from: u64,
         max: usize,
     ) -> Result<(Vec<Placed>, bool), StoreError> {
+        let min = self.range().0;
+        self.read_all(files, from.max(min), max)
+    }
+
+    /// As [`ConsumeQueue::read`], with the positions that are not shown.
+    pub(crate) fn read_all(
+        &self,
+        files: &QueueFiles,
+        from: u64,
+        max: usize,
+    ) -> Result<(Vec<Placed>, bool), StoreError> {
         let on_disk_part = {
             let state = self.state.lock();
-            let from = from.max(state.min);
+            let from = from.max(state.first);
             if from >= state.max() {
                 return Ok((Vec::new(), false));
             }
@@ -243,14 +272,18 @@ impl ConsumeQueue {
         self.state.lock().unsynced.clear();
     }
 
-    /// Puts a right unit in the place of a wrong one, in the file; a position before the first
-    /// one becomes the first.
+    /// Puts a right unit in the place of a wrong one, in the file.
     pub(crate) fn repair(&self, files: &QueueFiles, at: u64, unit: Unit) -> Result<(), StoreError> {
         let numbers = files.write(&self.dir, at, &[unit])?;
         self.mark_unsynced(&numbers);
-        let mut state = self.state.lock();
-        state.min = state.min.min(at);
         Ok(())
+    }
+
+    /// Makes a position before the first one the first: its record was found in the log after all.
+    pub(crate) fn begin_before(&self, at: u64, per_file: u64) {
+        let mut state = self.state.lock();
+        state.first = state.first.min(at);
+        state.first_file = state.first_file.min(at / per_file.max(1));
     }
 
     pub(crate) fn mark_unsynced(&self, numbers: &[u64]) {

@@ -5,7 +5,7 @@ use crate::StoreError;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 /// More queues than this are synced together with everything on the file system.
 const SINGLE_SYNCS_MAX: usize = 100;
@@ -22,8 +22,9 @@ pub(crate) struct QueueTable {
     dirty: Mutex<Vec<Arc<ConsumeQueue>>>,
     /// Queues with files that were not synced.
     unsynced: Mutex<Vec<Arc<ConsumeQueue>>>,
-    /// Units that are only in memory.
-    backlog: AtomicU64,
+    /// Units that are only in memory. Below zero for a moment when some are written out before the
+    /// dispatcher has counted them.
+    backlog: AtomicI64,
 }
 
 impl QueueTable {
@@ -33,7 +34,7 @@ impl QueueTable {
             queues: RwLock::default(),
             dirty: Mutex::default(),
             unsynced: Mutex::default(),
-            backlog: AtomicU64::new(0),
+            backlog: AtomicI64::new(0),
         }
     }
 
@@ -42,11 +43,11 @@ impl QueueTable {
     }
 
     pub(crate) fn backlog(&self) -> u64 {
-        self.backlog.load(Ordering::Relaxed)
+        u64::try_from(self.backlog.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
     pub(crate) fn add_backlog(&self, units: u64) {
-        self.backlog.fetch_add(units, Ordering::Relaxed);
+        self.backlog.fetch_add(signed(units), Ordering::Relaxed);
     }
 
     pub(crate) fn get(&self, topic: &str, id: i32) -> Option<Arc<ConsumeQueue>> {
@@ -99,7 +100,7 @@ impl QueueTable {
             let had = queue.has_unsynced();
             match queue.write_out(&self.files) {
                 Ok(units) => {
-                    self.backlog.fetch_sub(units, Ordering::Relaxed);
+                    self.backlog.fetch_sub(signed(units), Ordering::Relaxed);
                     if !had && queue.has_unsynced() {
                         self.list_unsynced(&queue);
                     }
@@ -134,7 +135,11 @@ impl QueueTable {
     /// Deletes the files of a removed queue. One caller at a time.
     pub(crate) fn remove_files(&self, queue: &ConsumeQueue) -> Result<(), StoreError> {
         self.backlog
-            .fetch_sub(queue.discard_unwritten(), Ordering::Relaxed);
+            .fetch_sub(signed(queue.discard_unwritten()), Ordering::Relaxed);
         self.files.remove_queue(queue.dir())
     }
+}
+
+fn signed(units: u64) -> i64 {
+    i64::try_from(units).unwrap_or(i64::MAX)
 }

@@ -41,6 +41,27 @@ pub enum WriteWay {
     File,
 }
 
+/// How full a file system is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DiskUsage {
+    /// Bytes it holds in all.
+    pub total_bytes: u64,
+    /// Bytes that this process may still take.
+    pub free_bytes: u64,
+}
+
+impl DiskUsage {
+    /// Part that is taken, 0 to 1; 0 for an unknown size.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        if self.total_bytes == 0 {
+            return 0.0;
+        }
+        let taken = self.total_bytes.saturating_sub(self.free_bytes);
+        taken as f64 / self.total_bytes as f64
+    }
+}
+
 /// Directories and files. All calls may block; all may fail with any `io::Error`.
 pub trait Disk: Send + Sync + Debug {
     /// Makes a directory whose parent exists; an existing one is no error.
@@ -68,6 +89,8 @@ pub trait Disk: Send + Sync + Debug {
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// Makes everything on the file system of `dir` durable: cheaper than many single syncs.
     fn sync_all(&self, dir: &Path) -> io::Result<()>;
+    /// How full the file system of `dir` is.
+    fn usage(&self, dir: &Path) -> io::Result<DiskUsage>;
     /// Takes the exclusive lock of a file (made if absent) until the guard is dropped;
     /// `WouldBlock` when someone else holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;

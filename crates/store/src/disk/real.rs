@@ -1,7 +1,7 @@
 //! The machine's own file system.
 
 use super::mmap::Map;
-use super::{AppendToken, DirEntry, Disk, DiskFile, DiskLock, Region, WriteWay};
+use super::{AppendToken, DirEntry, Disk, DiskFile, DiskLock, DiskUsage, Region, WriteWay};
 use parking_lot::RwLock;
 use rustix::fs::{FallocateFlags, FlockOperation};
 use std::fs::{self, File, OpenOptions};
@@ -88,6 +88,14 @@ impl Disk for RealDisk {
 
     fn sync_all(&self, dir: &Path) -> io::Result<()> {
         Ok(rustix::fs::syncfs(File::open(dir)?)?)
+    }
+
+    fn usage(&self, dir: &Path) -> io::Result<DiskUsage> {
+        let found = rustix::fs::statvfs(dir)?;
+        Ok(DiskUsage {
+            total_bytes: found.f_blocks.saturating_mul(found.f_frsize),
+            free_bytes: found.f_bavail.saturating_mul(found.f_frsize),
+        })
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {

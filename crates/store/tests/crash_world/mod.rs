@@ -74,6 +74,10 @@ pub struct World {
     removed: BTreeMap<String, u64>,
     /// The same for removals that failed: they may or may not have happened.
     perhaps_removed: BTreeMap<String, u64>,
+    /// The first log position after deletions that were answered.
+    deleted: u64,
+    /// The same for deletions that may or may not have happened.
+    perhaps_deleted: u64,
     counter: u64,
 }
 
@@ -95,6 +99,8 @@ impl World {
             cached: None,
             removed: BTreeMap::new(),
             perhaps_removed: BTreeMap::new(),
+            deleted: 0,
+            perhaps_deleted: 0,
             counter: 0,
         }
     }
@@ -187,7 +193,7 @@ impl World {
     /// One random thing a broker or a worker may do.
     fn step(&mut self) -> Result<(), StoreError> {
         let store = self.store.clone().ok_or(StoreError::Closed)?;
-        match self.rng.below(24) {
+        match self.rng.below(26) {
             0..=9 => {
                 let count = if self.rng.one_in(5) {
                     1 + self.rng.below(4)
@@ -212,9 +218,14 @@ impl World {
             22 => self
                 .clock
                 .set_wall(1_700_000_000_000 + self.rng.below(1_000_000)),
-            _ => {
+            23 => {
                 if self.rng.one_in(12) {
                     self.remove_topic(&store)?;
+                }
+            }
+            _ => {
+                if self.rng.one_in(3) {
+                    self.delete_oldest(&store)?;
                 }
             }
         }
@@ -222,6 +233,57 @@ impl World {
             Some(error) => Err(error),
             None => Ok(()),
         }
+    }
+
+    /// Deletes log files as far as a border; now and then appends meanwhile, or thinks better of it.
+    fn delete_oldest(&mut self, store: &Store) -> Result<(), StoreError> {
+        if self.rng.one_in(3) {
+            store.roll_if_older(i64::MAX)?;
+            if self.rng.one_in(2) {
+                while store.step_flush(true) {}
+                while store.step_dispatch() {}
+            }
+        }
+        let segments = store.segments();
+        let count = self.rng.below(segments.len() as u64 + 1) as usize;
+        let Some(last) = segments.get(..count).and_then(<[_]>::last) else {
+            return Ok(());
+        };
+        let seen = self.ranges(store);
+        let Some(retiring) = store.retire(last.to)? else {
+            return Ok(());
+        };
+        if self.rng.one_in(3) {
+            self.append(store, 1)?;
+            store.step_dispatch();
+        }
+        let before = retiring.before().get();
+        if self.rng.one_in(4) {
+            drop(retiring);
+            for (key, (min, _)) in &seen {
+                let range = store.queue(&key.0, key.1);
+                assert_eq!(range.min.get(), *min, "{key:?} is not shown again");
+            }
+            return Ok(());
+        }
+        self.perhaps_deleted = before;
+        let cleaned = retiring.remove()?;
+        assert_eq!(cleaned.min_physical.get(), before);
+        self.deleted = before;
+        for m in self.model.iter().rev().take(20) {
+            let gone = m.physical < before;
+            let found = store.record_at(PhysicalOffset::new(m.physical))?;
+            assert!(!gone || found.is_none(), "deleted and still there: {m:?}");
+        }
+        Ok(())
+    }
+
+    fn ranges(&self, store: &Store) -> BTreeMap<(String, i32), (u64, u64)> {
+        let range = |key: (String, i32)| {
+            let range = store.queue(&key.0, key.1);
+            (key, (range.min.get(), range.max.get()))
+        };
+        store.topics().into_iter().map(range).collect()
     }
 
     fn remove_topic(&mut self, store: &Store) -> Result<(), StoreError> {
@@ -357,6 +419,15 @@ impl World {
         if !report.damaged.is_empty() {
             return Err(format!("damage where there is none: {:?}", report.damaged));
         }
+        let min = store.min_physical().get();
+        if min < self.deleted || min > self.perhaps_deleted.max(self.deleted) {
+            return Err(format!(
+                "log begins at {min}, deleted {} to {}",
+                self.deleted, self.perhaps_deleted
+            ));
+        }
+        self.deleted = min;
+        self.perhaps_deleted = min;
         self.model.retain(|m| m.end <= end);
         self.removed
             .values_mut()
@@ -373,7 +444,8 @@ impl World {
     /// The log holds exactly the records of the model.
     fn check_log(&self, store: &Store) -> Result<(), String> {
         let mut scan = store.scan(PhysicalOffset::ZERO);
-        for want in &self.model {
+        let min = store.min_physical().get();
+        for want in self.model.iter().filter(|m| m.physical >= min) {
             let (at, record) = scan.next().ok_or(format!("record missing: {want:?}"))?;
             let view = RecordView::parse_checked(&record).map_err(|e| format!("{e}: {want:?}"))?;
             let same = at.get() == want.physical
@@ -398,6 +470,7 @@ impl World {
 
     /// Every queue holds exactly the positions that the log says.
     fn check_queues(&self, store: &Store) -> Result<(), String> {
+        let log_min = store.min_physical().get();
         let mut queues: BTreeMap<(String, i32), Vec<&Model>> = BTreeMap::new();
         for m in &self.model {
             let removed = self
@@ -420,10 +493,12 @@ impl World {
         }
         for ((topic, id), want) in queues {
             let range = store.queue(&topic, id);
-            if (range.min.get(), range.max.get()) != (0, want.len() as u64) {
+            let max = want.len() as u64;
+            let want: Vec<&Model> = want.into_iter().filter(|m| m.physical >= log_min).collect();
+            let min = max - want.len() as u64;
+            if (range.min.get(), range.max.get()) != (min, max) {
                 return Err(format!(
-                    "queue {topic} {id}: {range:?}, want {}: {:?}; removed {:?}",
-                    want.len(),
+                    "queue {topic} {id}: {range:?}, want {min}..{max}: {:?}; log from {log_min}; removed {:?}",
                     want.iter()
                         .map(|m| (m.queue_offset, m.physical))
                         .collect::<Vec<_>>(),
@@ -436,7 +511,7 @@ impl World {
             if entries.len() != want.len() {
                 return Err(format!("queue {topic} {id}: {} entries", entries.len()));
             }
-            for (n, (entry, want)) in (0..).zip(entries.iter().zip(want)) {
+            for (n, (entry, want)) in (min..).zip(entries.iter().zip(want)) {
                 let same = entry.queue_offset.get() == n
                     && want.queue_offset == n
                     && entry.physical_offset.get() == want.physical

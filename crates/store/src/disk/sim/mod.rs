@@ -12,7 +12,7 @@ mod rng;
 pub use rng::Rng;
 
 use super::mmap::Map;
-use super::{AppendToken, DirEntry, Disk, DiskFile, DiskLock, Region};
+use super::{AppendToken, DirEntry, Disk, DiskFile, DiskLock, DiskUsage, Region};
 use handles::{SimFile, SimLock, SimRegion};
 use image::{Image, Node};
 use parking_lot::{Mutex, MutexGuard};
@@ -264,6 +264,15 @@ impl Disk for SimDisk {
                 Err(error)
             }
         }
+    }
+
+    fn usage(&self, _dir: &Path) -> io::Result<DiskUsage> {
+        let state = self.enter(Call::Other)?;
+        let total_bytes = state.capacity_bytes;
+        Ok(DiskUsage {
+            total_bytes,
+            free_bytes: total_bytes.saturating_sub(state.image.used()),
+        })
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {

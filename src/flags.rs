@@ -51,7 +51,7 @@ pub(crate) const UP: &[Flag] = &[
     flag(
         "database_url",
         "URL",
-        "Database of the gateway [default: SQLite in the data directory]",
+        "Metadata store, sqlite:PATH or postgres://… [default: SQLite in the data directory]",
     ),
     flag(
         "allow_origin",
@@ -161,12 +161,17 @@ pub(crate) const GATEWAY: &[Flag] = &[
     flag(
         "database_url",
         "URL",
-        "Database [default: SQLite in the data directory]",
+        "Metadata store, sqlite:PATH or postgres://… [default: SQLite in the data directory]",
     ),
     flag(
         "master_key_file",
         "PATH",
-        "Key that seals stored secrets [default: master-key in the data directory]",
+        "Key that seals stored secrets [default: master-key in the data directory; needed with Postgres]",
+    ),
+    flag(
+        "insecure_plain_secrets",
+        "true|false",
+        "Store secrets in the clear, without a master key",
     ),
     flag(
         "admin_listen",

@@ -46,8 +46,14 @@ pub(crate) fn gateway(given: &ArgMatches) -> Result<(), Failure> {
     };
     run(&process, given, |config: gateway::Config, ctx| async {
         ctx.ready.expect("gateway");
-        gateway::run(config, ctx).await.map_err(Failure::running)
+        gateway::run(config, ctx).await.map_err(gateway_failure)
     })
+}
+
+/// The gateway says itself what its end means.
+pub(crate) fn gateway_failure(error: gateway::RunError) -> Failure {
+    let code = error.exit_code();
+    Failure::with_code(code, error)
 }
 
 /// The broker says itself what its end means.

@@ -1,12 +1,14 @@
 //! Settings of a gateway.
 
+use crate::db::{DatabaseUrl, SecretsConfig};
 use crate::http::origin::OriginRules;
 use crate::ws::WsConfig;
 use node::config::{Fault, Settings};
-use node::{AdminListen, ByteSize};
+use node::{AdminListen, ByteSize, Millis};
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Whether callers must say who they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,10 +37,17 @@ pub struct Config {
     pub auto_create: bool,
     /// Directory of the embedded metadata store and the master key.
     pub data: PathBuf,
-    /// Metadata store: `sqlite:PATH`; none = `gateway.db` in the data directory.
-    pub database_url: Option<String>,
-    /// File of the master key; none = `master-key` in the data directory.
+    /// Metadata store: `sqlite:PATH` or `postgres://…`; none = `gateway.db` in the data directory.
+    pub database_url: Option<DatabaseUrl>,
+    /// A start waits so long for a Postgres that cannot be reached.
+    pub database_wait: Millis,
+    /// File of the master key; none = `master-key` in the data directory, made at the first start of an embedded store.
     pub master_key_file: Option<PathBuf>,
+    /// Store secrets in the clear, without a master key.
+    pub insecure_plain_secrets: bool,
+    /// Whether a gateway on Postgres makes its master key file too, as the only gateway of its store does.
+    #[serde(skip)]
+    pub only_gateway: bool,
     /// Name in `Mq-Gateway`; none = made up at start.
     pub name: Option<String>,
     /// Health and metrics.
@@ -69,7 +78,10 @@ impl Default for Config {
             auto_create: false,
             data: "./gantry-gateway".into(),
             database_url: None,
+            database_wait: Millis::secs(30),
             master_key_file: None,
+            insecure_plain_secrets: false,
+            only_gateway: false,
             name: None,
             admin_listen: AdminListen::Auto,
             public_metrics: false,
@@ -80,6 +92,33 @@ impl Default for Config {
             bodies_max: ByteSize::mib(512),
             ws: WsConfig::default(),
         }
+    }
+}
+
+impl Config {
+    /// The metadata store's address.
+    #[must_use]
+    pub fn database(&self) -> DatabaseUrl {
+        let embedded = || DatabaseUrl::sqlite(&self.data.join("gateway.db"));
+        self.database_url.clone().unwrap_or_else(embedded)
+    }
+
+    /// Where the master key comes from; none: it is needed and not given.
+    #[must_use]
+    pub fn secrets(&self) -> Option<SecretsConfig> {
+        if self.insecure_plain_secrets {
+            return Some(SecretsConfig {
+                file: None,
+                create: false,
+            });
+        }
+        let create = self.only_gateway || !self.database().is_postgres();
+        let own = || create.then(|| self.data.join("master-key"));
+        let file = self.master_key_file.clone().or_else(own)?;
+        Some(SecretsConfig {
+            file: Some(file),
+            create,
+        })
     }
 }
 
@@ -115,15 +154,25 @@ impl Settings for Config {
         if let Err(why) = OriginRules::parse(&self.allow_origin) {
             fault("allow_origin", why);
         }
-        if self
-            .database_url
-            .as_deref()
-            .is_some_and(|url| !url.starts_with("sqlite:"))
-        {
+        if let Some(why) = self.database_url.as_ref().and_then(DatabaseUrl::fault) {
+            fault("database_url", why);
+        }
+        if self.master_key_file.is_some() && self.insecure_plain_secrets {
             fault(
-                "database_url",
-                "must be sqlite:PATH; Postgres is not built yet".into(),
+                "insecure_plain_secrets",
+                "says that there is no master key, and master_key_file names one: leave one of them out".into(),
             );
+        } else if self.secrets().is_none() {
+            fault(
+                "master_key_file",
+                "is needed with Postgres, the same file for all gateways of the store. Make it once: (umask 077; head -c 32 \
+                 /dev/urandom | base64 > master-key), then start with --master-key-file master-key. For a trial, \
+                 --insecure-plain-secrets stores the secrets in the clear"
+                    .into(),
+            );
+        }
+        if self.database_wait.duration() > Duration::from_secs(3600) {
+            fault("database_wait", "must be at most 1h".into());
         }
         if self.data.as_os_str().is_empty() {
             fault("data", "must name a directory".into());
@@ -187,5 +236,40 @@ mod tests {
             ..local
         };
         assert_eq!(keys(&bad), ["namesrv", "allow_origin", "connections_max"]);
+    }
+
+    #[test]
+    fn postgres_needs_a_master_key() {
+        let faults = |change: fn(&mut Config)| {
+            let mut config = Config {
+                auth: Auth::Off,
+                listen: "127.0.0.1:0".parse().unwrap(),
+                database_url: Some("postgres://u@h/d".into()),
+                ..Config::default()
+            };
+            change(&mut config);
+            let faults = config.validate();
+            faults.into_iter().map(|f| f.key).collect::<Vec<_>>()
+        };
+        let none: [&str; 0] = [];
+        assert_eq!(faults(|_| {}), ["master_key_file"]);
+        assert_eq!(faults(|c| c.master_key_file = Some("k".into())), none);
+        assert_eq!(faults(|c| c.insecure_plain_secrets = true), none);
+        assert_eq!(faults(|c| c.only_gateway = true), none);
+        assert_eq!(faults(|c| c.database_url = None), none);
+        assert_eq!(
+            faults(|c| {
+                c.master_key_file = Some("k".into());
+                c.insecure_plain_secrets = true;
+            }),
+            ["insecure_plain_secrets"]
+        );
+        assert_eq!(
+            faults(|c| {
+                c.database_url = Some("mysql://h/d".into());
+                c.database_wait = Millis::secs(3601);
+            }),
+            ["database_url", "database_wait"]
+        );
     }
 }

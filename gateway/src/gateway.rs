@@ -1,10 +1,10 @@
 //! Wiring: what is started, in which order it stops.
 
 use crate::config::Config;
-use crate::db::master_key::MasterKey;
 use crate::db::{Db, DbError};
 use crate::receipt::ReceiptKeys;
 use crate::state::AppState;
+use crate::store::Store;
 use crate::{app, http};
 use node::config::Settings;
 use node::{Context, Shutdown};
@@ -50,6 +50,21 @@ pub enum RunError {
     /// The metadata store.
     #[error(transparent)]
     Db(#[from] DbError),
+    /// A stop was asked for before it served.
+    #[error("stopped before the metadata store could be reached")]
+    Stopped,
+}
+
+impl RunError {
+    /// The process's exit code: 2 where command line or configuration must be changed, else 1.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Config(_) => 2,
+            Self::Db(error) if error.is_configuration() => 2,
+            _ => 1,
+        }
+    }
 }
 
 /// A gateway that serves.
@@ -122,19 +137,7 @@ pub async fn start(config: Config, context: &Context) -> Result<Running, RunErro
         path: data.clone(),
         source,
     })?;
-    let url = config
-        .database_url
-        .clone()
-        .unwrap_or_else(|| format!("sqlite:{}", data.join("gateway.db").display()));
-    let db = Db::open(&url).await?;
-    let key_file = config
-        .master_key_file
-        .clone()
-        .unwrap_or_else(|| data.join("master-key"));
-    let master = MasterKey::open_or_create(&key_file)?;
-    let keys = db
-        .signing_keys("receipt", &master, context.clock.now_ms())
-        .await?;
+    let store = Store::open(&config, &context).await?;
     let listener = TcpListener::bind(config.listen)
         .await
         .map_err(|source| RunError::Listen {
@@ -147,7 +150,7 @@ pub async fn start(config: Config, context: &Context) -> Result<Running, RunErro
     })?;
     let admin_listen = config.admin_listen;
     context.ready.expect(ROLE);
-    let state = AppState::new(config, &context, ReceiptKeys::new(&keys));
+    let state = AppState::new(config, &context, ReceiptKeys::of(&store.ring));
     state.bound(addr.port());
     let accepting = CancellationToken::new();
     let serve = http::server::serve(
@@ -167,6 +170,8 @@ pub async fn start(config: Config, context: &Context) -> Result<Running, RunErro
         None => None,
     };
     context.shutdown.spawn(observe(state.clone()));
+    let db = store.db.clone();
+    context.shutdown.spawn(store.watch(state.clone()));
     context.ready.serving(ROLE);
     Ok(Running {
         addr,

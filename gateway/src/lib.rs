@@ -6,7 +6,7 @@
 //!  rest/      one file per resource: parse strictly -> call upstream -> answer
 //!  ws/        the socket protocol mq.v1.json
 //!  upstream/  routes, queue choice, broker calls; the only place that speaks remoting
-//!  db/        SQL (signing keys)
+//!  db/        SQL on SQLite or Postgres (signing keys)
 //! ```
 //! Nothing a client depends on lives here: receipts carry everything, any gateway settles any of them.
 
@@ -26,7 +26,9 @@ pub mod params;
 pub mod receipt;
 pub mod render;
 pub mod rest;
+pub mod signing;
 pub mod state;
+mod store;
 pub mod upstream;
 mod web_ui;
 pub mod ws;

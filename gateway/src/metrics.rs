@@ -24,6 +24,7 @@ pub struct GatewayMetrics {
     duration: Histogram,
     waiters: Gauge,
     sockets: Gauge,
+    metadata_up: Gauge,
     /// One-way sends that failed after their 202.
     pub oneway_dropped: Counter,
 }
@@ -41,6 +42,7 @@ impl GatewayMetrics {
             duration: Histogram::new(buckets),
             waiters: Gauge::default(),
             sockets: Gauge::default(),
+            metadata_up: Gauge::default(),
             oneway_dropped: Counter::default(),
         };
         metrics.register("gateway", |registry| {
@@ -62,12 +64,22 @@ impl GatewayMetrics {
             );
             registry.register("ws_connections", "Open WebSockets", own.sockets.clone());
             registry.register(
+                "metadata_up",
+                "1 while the metadata store answers, else 0",
+                own.metadata_up.clone(),
+            );
+            registry.register(
                 "oneway_dropped",
                 "One-way sends that failed after their 202",
                 own.oneway_dropped.clone(),
             );
         });
         own
+    }
+
+    /// Whether the metadata store answered when it was last asked.
+    pub fn metadata_up(&self, up: bool) {
+        self.metadata_up.set(i64::from(up));
     }
 
     /// Counts an answered request.

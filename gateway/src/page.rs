@@ -3,9 +3,7 @@
 use crate::error::{ApiError, Code};
 use crate::params::Query;
 use crate::receipt::ReceiptKeys;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hmac::{Hmac, Mac};
+use crate::signing::Signer;
 use sha2::{Digest, Sha256};
 
 /// Validity.
@@ -14,21 +12,15 @@ const HOUR_MS: i64 = 3_600_000;
 const LIMIT_MAX: u64 = 500;
 const LIMIT_DEFAULT: u64 = 50;
 
-/// Signs tokens with a key derived from the receipt keys, which all gateways share.
-#[derive(Clone)]
-pub struct PageKeys(Hmac<Sha256>);
-
-impl std::fmt::Debug for PageKeys {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("PageKeys")
-    }
-}
+/// Signs tokens with the keys all gateways share.
+#[derive(Clone, Debug)]
+pub struct PageKeys(Signer);
 
 impl PageKeys {
-    /// Derived.
+    /// With the keys of the receipts.
     #[must_use]
     pub fn of(receipts: &ReceiptKeys) -> Self {
-        Self(receipts.derive(b"page token"))
+        Self(receipts.signer("page token"))
     }
 
     /// The token that goes on after `position`. `list` is path and filters.
@@ -37,9 +29,7 @@ impl PageKeys {
         let mut bytes = (now_ms + HOUR_MS).to_be_bytes().to_vec();
         bytes.extend_from_slice(&list_hash(list));
         bytes.extend_from_slice(position.as_bytes());
-        let tag = self.sign(&bytes);
-        bytes.extend_from_slice(&tag);
-        URL_SAFE_NO_PAD.encode(bytes)
+        self.0.seal(&bytes)
     }
 
     /// The position of a token of this list.
@@ -51,17 +41,11 @@ impl PageKeys {
             ApiError::field(
                 Code::PageTokenInvalid,
                 "?pageToken",
-                "this pageToken was not given by this gateway or was changed",
+                "this pageToken was not given by this cluster or was changed",
             )
         };
-        let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| invalid())?;
-        let (signed, tag) = bytes
-            .split_at_checked(bytes.len().saturating_sub(8))
-            .ok_or_else(invalid)?;
-        if self.sign(signed) != tag {
-            return Err(invalid());
-        }
-        let (until, rest) = signed.split_first_chunk::<8>().ok_or_else(invalid)?;
+        let bytes = self.0.open(token).ok_or_else(invalid)?;
+        let (until, rest) = bytes.split_first_chunk::<8>().ok_or_else(invalid)?;
         let (hash, position) = rest.split_first_chunk::<8>().ok_or_else(invalid)?;
         if *hash != list_hash(list) {
             let detail =
@@ -80,13 +64,6 @@ impl PageKeys {
             ));
         }
         String::from_utf8(position.to_vec()).map_err(|_| invalid())
-    }
-
-    fn sign(&self, bytes: &[u8]) -> [u8; 8] {
-        let full = self.0.clone().chain_update(bytes).finalize().into_bytes();
-        let mut tag = [0; 8];
-        tag.copy_from_slice(&full[..8]);
-        tag
     }
 }
 

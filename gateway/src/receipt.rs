@@ -6,15 +6,16 @@
 //! ```
 //! The MAC is the first 8 bytes of HMAC-SHA-256 over everything before it. Any gateway of the cluster has the keys.
 
+use crate::db::signing_keys::SigningKey;
+use crate::signing::{KeyRing, MAC_BYTES, Signer, read_varint, same, tag, varint};
 use crate::upstream::{Lease, Scope};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
+use std::sync::Arc;
 
 const PREFIX: &str = "mqr_";
 const VERSION: u8 = 1;
-const MAC_BYTES: usize = 8;
 /// Longer texts are no receipts: topic ≤ 255, broker ≤ 255, five varints, framing, in base64.
 const TEXT_MAX: usize = 1_024;
 
@@ -27,41 +28,31 @@ pub enum ReceiptError {
     WrongGroup,
 }
 
-/// One signing key.
-#[derive(Clone)]
-struct Key {
-    number: u64,
-    mac: Hmac<Sha256>,
-}
-
-/// The keys that sign receipts, newest last. Signs with the newest, verifies with any.
-#[derive(Clone)]
+/// Makes and reads receipts with the signing keys of the cluster.
+#[derive(Clone, Debug)]
 pub struct ReceiptKeys {
-    keys: Vec<Key>,
-}
-
-impl std::fmt::Debug for ReceiptKeys {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ReceiptKeys")
-            .field("count", &self.keys.len())
-            .finish_non_exhaustive()
-    }
+    ring: Arc<KeyRing>,
 }
 
 impl ReceiptKeys {
-    /// Keys by number (unique, > 0), oldest first. With none, nothing verifies.
+    /// Receipts signed with the keys of this ring.
+    #[must_use]
+    pub fn of(ring: &Arc<KeyRing>) -> Self {
+        Self {
+            ring: Arc::clone(ring),
+        }
+    }
+
+    /// Keys by number (unique, > 0), oldest first; all may sign. With none, nothing verifies.
     #[must_use]
     pub fn new(keys: &[(u64, [u8; 32])]) -> Self {
-        let keys = keys
-            .iter()
-            .filter_map(|(number, secret)| {
-                Hmac::new_from_slice(secret).ok().map(|mac| Key {
-                    number: *number,
-                    mac,
-                })
-            })
-            .collect();
-        Self { keys }
+        let key = |&(number, secret): &(u64, [u8; 32])| SigningKey {
+            number,
+            secret,
+            signs: true,
+        };
+        let keys: Vec<SigningKey> = keys.iter().map(key).collect();
+        Self::of(&Arc::new(KeyRing::new(&keys)))
     }
 
     /// Keys made up now: receipts end with this process. For tests.
@@ -74,29 +65,19 @@ impl ReceiptKeys {
         }
     }
 
-    /// A key for another purpose, the same in all gateways that share the oldest key.
-    pub(crate) fn derive(&self, purpose: &[u8]) -> Hmac<Sha256> {
-        let secret = match self.keys.first() {
-            Some(key) => key
-                .mac
-                .clone()
-                .chain_update(purpose)
-                .finalize()
-                .into_bytes(),
-            None => Sha256::digest(purpose),
-        };
-        let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
-        block[..secret.len()].copy_from_slice(&secret);
-        Hmac::new(&block)
+    /// Signs texts of another purpose with the same keys.
+    #[must_use]
+    pub fn signer(&self, purpose: &'static str) -> Signer {
+        Signer::new(&self.ring, purpose)
     }
 
     /// The receipt of a lease.
     #[must_use]
     pub fn encode(&self, scope: &Scope, group: &str, lease: &Lease) -> String {
         let mut out = Vec::with_capacity(80 + lease.topic.len() + lease.broker.len());
-        let number = self.keys.last().map_or(0, |k| k.number);
+        let key = self.ring.newest();
         out.push(VERSION);
-        varint(&mut out, number);
+        varint(&mut out, key.as_ref().map_or(0, |k| k.number));
         out.extend_from_slice(&group_hash(scope, group));
         text(&mut out, &lease.topic);
         text(&mut out, &lease.broker);
@@ -105,8 +86,8 @@ impl ReceiptKeys {
         varint(&mut out, lease.lease_id);
         varint(&mut out, u64::from(lease.attempt));
         varint(&mut out, zigzag(lease.delivered_at_ms));
-        if let Some(key) = self.keys.last() {
-            let tag = sign(key, &out);
+        if let Some(key) = key {
+            let tag = tag(&key.mac, &out);
             out.extend_from_slice(&tag);
         }
         let mut receipt = String::with_capacity(PREFIX.len() + out.len() * 4 / 3 + 4);
@@ -135,14 +116,14 @@ impl ReceiptKeys {
             return None;
         }
         let bytes = URL_SAFE_NO_PAD.decode(receipt.strip_prefix(PREFIX)?).ok()?;
-        let (signed, tag) = bytes.split_at_checked(bytes.len().checked_sub(MAC_BYTES)?)?;
+        let (signed, mac) = bytes.split_at_checked(bytes.len().checked_sub(MAC_BYTES)?)?;
         let mut at = Reader { bytes: signed };
         if at.byte()? != VERSION {
             return None;
         }
         let number = at.varint()?;
-        let key = self.keys.iter().find(|k| k.number == number)?;
-        if !same(&sign(key, signed), tag) {
+        let key = self.ring.find(number)?;
+        if !same(&tag(&key.mac, signed), mac) {
             return None;
         }
         let hash = at.take(8)?;
@@ -167,20 +148,6 @@ impl ReceiptKeys {
     }
 }
 
-fn sign(key: &Key, bytes: &[u8]) -> [u8; MAC_BYTES] {
-    let mut mac = key.mac.clone();
-    mac.update(bytes);
-    let full = mac.finalize().into_bytes();
-    let mut tag = [0; MAC_BYTES];
-    tag.copy_from_slice(&full[..MAC_BYTES]);
-    tag
-}
-
-/// Compares without telling by time where they differ.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
-}
-
 fn group_hash(_scope: &Scope, group: &str) -> [u8; 8] {
     let full = Sha256::new()
         .chain_update(b"default\0default\0")
@@ -189,14 +156,6 @@ fn group_hash(_scope: &Scope, group: &str) -> [u8; 8] {
     let mut short = [0; 8];
     short.copy_from_slice(&full[..8]);
     short
-}
-
-fn varint(out: &mut Vec<u8>, mut n: u64) {
-    while n >= 0x80 {
-        out.push((n & 0x7F) as u8 | 0x80);
-        n >>= 7;
-    }
-    out.push(n as u8);
 }
 
 fn text(out: &mut Vec<u8>, text: &str) {
@@ -228,19 +187,7 @@ impl<'a> Reader<'a> {
     }
 
     fn varint(&mut self) -> Option<u64> {
-        let mut n = 0_u64;
-        for shift in (0..64).step_by(7) {
-            let b = self.byte()?;
-            let part = u64::from(b & 0x7F);
-            if shift == 63 && part > 1 {
-                return None;
-            }
-            n |= part << shift;
-            if b < 0x80 {
-                return Some(n);
-            }
-        }
-        None
+        read_varint(&mut self.bytes)
     }
 
     fn text(&mut self) -> Option<String> {

@@ -81,6 +81,7 @@ impl Settings for UpConfig {
         if self.gateway.data == gateway::Config::default().data {
             self.gateway.data.clone_from(&self.data);
         }
+        self.gateway.only_gateway = true;
         let namesrv = vec![self.namesrv.listen.to_string()];
         self.broker.namesrv.clone_from(&namesrv);
         self.gateway.namesrv = namesrv;

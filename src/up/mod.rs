@@ -14,7 +14,7 @@ use node::Context;
 use crate::exit::Failure;
 use crate::flags;
 use crate::process::{Process, run};
-use crate::roles::{GATEWAY_STOP_DEADLINE, broker_failure};
+use crate::roles::{GATEWAY_STOP_DEADLINE, broker_failure, gateway_failure};
 
 pub(crate) use config::UpConfig;
 use part::Part;
@@ -75,7 +75,7 @@ async fn front(
     let mut gateway = Part::start("gateway", ctx, |ctx| async {
         gateway::run(gateway_config, ctx)
             .await
-            .map_err(Failure::running)
+            .map_err(gateway_failure)
     });
     let served = async {
         gateway.wait_serving().await?;

@@ -9,6 +9,7 @@ pub mod http;
 pub mod java;
 pub mod kill9;
 pub mod native;
+pub mod postgres;
 pub mod process;
 pub mod record;
 pub mod wait;

@@ -1,60 +1,33 @@
-//! The metadata store: connection, migrations; one file per table beside this one.
+//! The metadata store, on SQLite or Postgres behind one API: connection, migrations; one file per table beside this one.
 
+mod error;
+mod key_file;
 pub mod master_key;
+mod postgres;
 pub mod signing_keys;
+mod sqlite;
+mod url;
 
-use crate::error::{ApiError, Code};
-use sqlx::SqlitePool;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use std::path::Path;
+pub use error::DbError;
+pub use key_file::SecretsConfig;
+pub use url::DatabaseUrl;
+
+use sqlx::{PgPool, SqlitePool};
 use std::time::Duration;
 
-/// Why the metadata store cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum DbError {
-    /// The address has another form than `sqlite:PATH`.
-    #[error("database address '{0}' cannot be used: sqlite:PATH is what there is so far")]
-    Address(String),
-    /// SQL failed.
-    #[error("metadata store")]
-    Sql(#[from] sqlx::Error),
-    /// A migration failed.
-    #[error("metadata store: migration")]
-    Migrate(#[from] sqlx::migrate::MigrateError),
-    /// The master key file.
-    #[error("master key file {path}: {why}")]
-    MasterKey {
-        /// Which file.
-        path: String,
-        /// What is wrong.
-        why: String,
-    },
-    /// A stored secret does not open with this master key.
-    #[error(
-        "the master key does not open what is stored; give the master key of this metadata store"
-    )]
-    WrongMasterKey,
-}
+/// Waits for a connection of the pool and for one statement at most so long.
+const STATEMENT_LIMIT: Duration = Duration::from_secs(10);
+/// Connections of one gateway to its store.
+const CONNECTIONS: u32 = 4;
 
-impl From<DbError> for ApiError {
-    fn from(error: DbError) -> Self {
-        tracing::error!(
-            error = &error as &dyn std::error::Error,
-            "metadata store failed"
-        );
-        Self::new(
-            Code::MetadataUnavailable,
-            "the metadata store cannot be used now",
-        )
-    }
-}
-
-/// The store. One SQL text serves every kind: statements use `$1` placeholders, TEXT, BIGINT and BOOLEAN only, and go
-/// through `on!`, so that a second kind is one more arm.
+/// The store. One SQL text serves both kinds: statements use `$1` placeholders, TEXT, BIGINT and BOOLEAN only, and go
+/// through `on!`.
 #[derive(Clone, Debug)]
 pub enum Db {
-    /// Embedded.
+    /// Embedded; several gateways of one machine may share the file.
     Lite(SqlitePool),
+    /// A server.
+    Postgres(PgPool),
 }
 
 /// Runs an expression with the pool of whichever kind: `on!(db, pool => query(SQL).fetch_all(pool).await)`.
@@ -62,48 +35,48 @@ macro_rules! on {
     ($db:expr, $pool:ident => $body:expr) => {
         match $db {
             $crate::db::Db::Lite($pool) => $body,
+            $crate::db::Db::Postgres($pool) => $body,
         }
     };
 }
 pub(crate) use on;
 
 impl Db {
-    /// Opens or creates the store at `sqlite:PATH` and brings its schema up to date.
+    /// Opens the store (an SQLite file is created where there is none) and brings its schema up to date. A Postgres that
+    /// cannot be reached is tried again for `patience`.
     ///
     /// # Errors
     /// See [`DbError`].
-    pub async fn open(url: &str) -> Result<Self, DbError> {
-        let path = url
-            .strip_prefix("sqlite://")
-            .or_else(|| url.strip_prefix("sqlite:"));
-        let Some(path) = path.filter(|p| !p.is_empty()) else {
-            return Err(DbError::Address(url.to_owned()));
-        };
-        let options = SqliteConnectOptions::new()
-            .filename(Path::new(path))
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(Duration::from_secs(5));
-        let pool = SqlitePoolOptions::new()
-            .max_connections(4)
-            .connect_with(options)
-            .await?;
-        sqlx::migrate!("../migrations").run(&pool).await?;
-        Ok(Self::Lite(pool))
+    pub async fn open(url: &DatabaseUrl, patience: Duration) -> Result<Self, DbError> {
+        match url.kind()? {
+            url::Kind::Lite(path) => sqlite::open(&path).await.map(Self::Lite),
+            url::Kind::Postgres(options) => {
+                let pool = postgres::open(*options, patience).await?;
+                Ok(Self::Postgres(pool))
+            }
+        }
     }
 
     /// Whether the store answers.
     ///
     /// # Errors
-    /// [`DbError::Sql`].
+    /// [`DbError::Sql`], [`DbError::Slow`].
     pub async fn ping(&self) -> Result<(), DbError> {
-        on!(self, pool => sqlx::query("SELECT 1").execute(pool).await)?;
-        Ok(())
+        let asked =
+            async { on!(self, pool => sqlx::query("SELECT 1").execute(pool).await.map(drop)) };
+        limited(asked).await
     }
 
     /// Ends all connections.
     pub async fn close(&self) {
         on!(self, pool => pool.close().await);
+    }
+}
+
+/// A statement that is given up after [`STATEMENT_LIMIT`]: a server that is cut off says nothing.
+async fn limited<T>(statement: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, DbError> {
+    match tokio::time::timeout(STATEMENT_LIMIT, statement).await {
+        Ok(done) => Ok(done?),
+        Err(_) => Err(DbError::Slow(STATEMENT_LIMIT)),
     }
 }

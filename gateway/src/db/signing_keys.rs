@@ -1,84 +1,102 @@
 //! Table `signing_keys`: the keys of opaque strings, sealed, shared by all gateways of the store.
 
 use super::master_key::{MasterKey, random};
-use super::{Db, DbError, on};
+use super::{Db, DbError, limited, on};
 
-/// A key: number and bytes.
-pub type SigningKey = (u64, [u8; 32]);
+/// A key of the table.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SigningKey {
+    /// Number, unique in its kind, > 0.
+    pub number: u64,
+    /// The key itself.
+    pub secret: [u8; 32],
+    /// Whether it may sign; else it only verifies.
+    pub signs: bool,
+}
+
+impl std::fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SigningKey({}, signs: {})", self.number, self.signs)
+    }
+}
+
+/// kid, sealed secret, state.
+type Row = (String, String, String);
 
 impl Db {
-    /// The keys of a kind, oldest first; makes the first one. Two gateways that start at once agree: the key number is
-    /// the primary key, so one insert wins.
+    /// The keys of a kind, oldest first; makes the first one. Gateways that start at once agree: the key number is
+    /// the primary key, so one insert wins and all read what is there.
     ///
     /// # Errors
-    /// [`DbError::WrongMasterKey`] when a key does not open; [`DbError::Sql`].
+    /// [`DbError::WrongMasterKey`] or [`DbError::Plain`] when a key does not open; [`DbError::Sql`], [`DbError::Slow`].
     pub async fn signing_keys(
         &self,
         kind: &str,
         master: &MasterKey,
         now_ms: u64,
     ) -> Result<Vec<SigningKey>, DbError> {
-        let mut keys = self.read_keys(kind, master).await?;
-        if keys.is_empty() {
-            let secret = random::<32>().map_err(|_| DbError::WrongMasterKey)?;
-            let kid = format!("{kind}:1");
-            let sealed = master.seal(&kid, &secret)?;
-            const SQL: &str = "INSERT INTO signing_keys (kid, kind, key_enc, state, created_at) \
-                               VALUES ($1, $2, $3, 'active', $4) ON CONFLICT (kid) DO NOTHING";
-            let at = i64::try_from(now_ms).unwrap_or(i64::MAX);
-            on!(self, pool => sqlx::query(SQL).bind(&kid).bind(kind).bind(&sealed).bind(at).execute(pool).await)?;
-            keys = self.read_keys(kind, master).await?;
+        let keys = self.read_keys(kind, master).await?;
+        if !keys.is_empty() {
+            return Ok(keys);
         }
-        Ok(keys)
+        const SQL: &str = "INSERT INTO signing_keys (kid, kind, key_enc, state, created_at) \
+                           VALUES ($1, $2, $3, 'active', $4) ON CONFLICT (kid) DO NOTHING";
+        let kid = format!("{kind}:1");
+        let sealed = master.seal(&row_name(&kid), &random::<32>()?)?;
+        let at = i64::try_from(now_ms).unwrap_or(i64::MAX);
+        limited(async {
+            on!(self, pool => sqlx::query(SQL).bind(&kid).bind(kind).bind(&sealed).bind(at).execute(pool).await.map(drop))
+        })
+        .await?;
+        self.read_keys(kind, master).await
     }
 
-    async fn read_keys(&self, kind: &str, master: &MasterKey) -> Result<Vec<SigningKey>, DbError> {
-        const SQL: &str = "SELECT kid, key_enc FROM signing_keys WHERE kind = $1 AND state IN ('active', 'verify') \
-                           ORDER BY created_at, kid";
-        let rows: Vec<(String, String)> =
-            on!(self, pool => sqlx::query_as(SQL).bind(kind).fetch_all(pool).await)?;
-        rows.iter()
-            .map(|(kid, sealed)| {
-                let number = kid
-                    .rsplit(':')
-                    .next()
-                    .and_then(|n| n.parse().ok())
-                    .ok_or(DbError::WrongMasterKey)?;
-                let secret = master.open(kid, sealed)?;
-                Ok((
-                    number,
-                    secret.try_into().map_err(|_| DbError::WrongMasterKey)?,
-                ))
-            })
-            .collect()
+    /// The keys of a kind as they are now, oldest first.
+    ///
+    /// # Errors
+    /// As [`Db::signing_keys`].
+    pub async fn read_keys(
+        &self,
+        kind: &str,
+        master: &MasterKey,
+    ) -> Result<Vec<SigningKey>, DbError> {
+        const SQL: &str = "SELECT kid, key_enc, state FROM signing_keys \
+                           WHERE kind = $1 AND state IN ('active', 'verify') ORDER BY created_at, kid";
+        let rows: Vec<Row> = limited(async {
+            on!(self, pool => sqlx::query_as(SQL).bind(kind).fetch_all(pool).await)
+        })
+        .await?;
+        rows.iter().map(|row| open(row, master)).collect()
+    }
+
+    /// Whether the store holds any secret that a master key has sealed.
+    ///
+    /// # Errors
+    /// [`DbError::Sql`], [`DbError::Slow`].
+    pub async fn holds_secrets(&self) -> Result<bool, DbError> {
+        const SQL: &str = "SELECT kid FROM signing_keys LIMIT 1";
+        let row: Option<(String,)> =
+            limited(async { on!(self, pool => sqlx::query_as(SQL).fetch_optional(pool).await) })
+                .await?;
+        Ok(row.is_some())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn keys_survive_a_restart_and_need_their_master_key() {
-        let dir = tempfile::tempdir().unwrap();
-        let url = format!("sqlite:{}", dir.path().join("gateway.db").display());
-        let master = MasterKey::open_or_create(&dir.path().join("master-key")).unwrap();
-        let first = Db::open(&url)
-            .await
-            .unwrap()
-            .signing_keys("receipt", &master, 1)
-            .await
-            .unwrap();
-        let db = Db::open(&url).await.unwrap();
-        assert_eq!(db.signing_keys("receipt", &master, 2).await.unwrap(), first);
-        let other = MasterKey::open_or_create(&dir.path().join("other")).unwrap();
-        assert!(matches!(
-            db.signing_keys("receipt", &other, 3).await,
-            Err(DbError::WrongMasterKey)
-        ));
-        assert!(matches!(
-            Db::open("mysql://x").await,
-            Err(DbError::Address(_))
-        ));
+fn open((kid, sealed, state): &Row, master: &MasterKey) -> Result<SigningKey, DbError> {
+    let row = row_name(kid);
+    let secret = master.open(&row, sealed)?;
+    let number = kid.rsplit(':').next().and_then(|n| n.parse().ok());
+    match (number, secret.try_into()) {
+        (Some(number), Ok(secret)) => Ok(SigningKey {
+            number,
+            secret,
+            signs: state == "active",
+        }),
+        _ => Err(DbError::WrongMasterKey { row }),
     }
+}
+
+/// What the seal is bound to, so that a sealed secret put into another row does not open.
+fn row_name(kid: &str) -> String {
+    format!("signing_keys.key_enc of {kid}")
 }

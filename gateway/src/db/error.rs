@@ -1,0 +1,138 @@
+//! Why the metadata store cannot be used, and whose fault that is.
+
+use crate::error::{ApiError, Code};
+use std::time::Duration;
+
+/// What is wrong. Addresses are shown without their password.
+#[derive(Debug, thiserror::Error)]
+pub enum DbError {
+    /// The address has no form that is known.
+    #[error(
+        "database_url (--database-url) '{url}' cannot be used: {why}; give sqlite:PATH or postgres://USER@HOST/NAME"
+    )]
+    Address {
+        /// Which.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Files there are not shared reliably between processes.
+    #[error(
+        "database_url (--database-url): {path} is on a network file system ({kind}), where SQLite files get damaged; \
+             keep it on a local disk, or use Postgres: --database-url postgres://USER@HOST/NAME"
+    )]
+    NetworkFileSystem {
+        /// The database file.
+        path: String,
+        /// Of the file system.
+        kind: &'static str,
+    },
+    /// The file is locked by another process for too long.
+    #[error("{path} is being set up by another process for over {} s; is one stopped?", waited.as_secs())]
+    Locked {
+        /// The lock file.
+        path: String,
+        /// So long.
+        waited: Duration,
+    },
+    /// A file operation failed.
+    #[error("metadata store {path}")]
+    File {
+        /// Which file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Postgres was tried until patience ended.
+    #[error("the Postgres at {server} cannot be reached (tried for {} s, database_wait): start it, or correct \
+             database_url (--database-url)", waited.as_secs_f32())]
+    Unreachable {
+        /// Host and port, or socket.
+        server: String,
+        /// So long.
+        waited: Duration,
+        /// The last failure.
+        source: sqlx::Error,
+    },
+    /// No answer.
+    #[error("the metadata store did not answer within {} s", .0.as_secs())]
+    Slow(Duration),
+    /// SQL failed.
+    #[error("metadata store")]
+    Sql(#[from] sqlx::Error),
+    /// A newer Gantry has changed the store.
+    #[error(
+        "the metadata store has migration {0}, which this version of gantry does not know: a newer one has used it; \
+             start that version, or give another database_url"
+    )]
+    Newer(i64),
+    /// A migration failed.
+    #[error("metadata store: migration")]
+    Migrate(#[source] sqlx::migrate::MigrateError),
+    /// The master key file.
+    #[error("master_key_file (--master-key-file) {path}: {why}")]
+    MasterKey {
+        /// Which file.
+        path: String,
+        /// What is wrong, and what to do.
+        why: String,
+    },
+    /// A stored secret does not open with this master key.
+    #[error(
+        "master_key_file (--master-key-file): this master key does not open what the metadata store holds ({row}); give the \
+         master key this store was made with, the same for all its gateways"
+    )]
+    WrongMasterKey {
+        /// Table, column and row.
+        row: String,
+    },
+    /// A secret is stored in the clear.
+    #[error(
+        "the metadata store holds a secret in the clear ({row}), as insecure_plain_secrets (--insecure-plain-secrets) \
+         makes them, and this gateway has a master key: start it with that flag, or give another database_url"
+    )]
+    Plain {
+        /// Table, column and row.
+        row: String,
+    },
+    /// No random bytes.
+    #[error("the system gives no random bytes")]
+    Random,
+}
+
+impl DbError {
+    /// Whether command line or configuration must be changed (exit code 2), not just the moment.
+    #[must_use]
+    pub fn is_configuration(&self) -> bool {
+        matches!(
+            self,
+            Self::Address { .. }
+                | Self::NetworkFileSystem { .. }
+                | Self::MasterKey { .. }
+                | Self::WrongMasterKey { .. }
+                | Self::Plain { .. }
+        )
+    }
+}
+
+impl From<sqlx::migrate::MigrateError> for DbError {
+    fn from(error: sqlx::migrate::MigrateError) -> Self {
+        match error {
+            sqlx::migrate::MigrateError::VersionMissing(version) => Self::Newer(version),
+            other => Self::Migrate(other),
+        }
+    }
+}
+
+impl From<DbError> for ApiError {
+    fn from(error: DbError) -> Self {
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "metadata store failed"
+        );
+        Self::new(
+            Code::MetadataUnavailable,
+            "the metadata store cannot be used now",
+        )
+    }
+}

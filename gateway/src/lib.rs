@@ -15,6 +15,9 @@ pub mod app;
 pub mod config;
 pub mod db;
 pub mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gateway;
 pub mod http;
 pub mod json;

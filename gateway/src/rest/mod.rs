@@ -2,6 +2,8 @@
 
 mod answer;
 pub mod dead_letters;
+#[cfg(feature = "fuzzing")]
+mod fuzzing;
 mod group_document;
 mod group_spec;
 pub mod groups;
@@ -14,6 +16,8 @@ pub mod subscriptions;
 mod topic_spec;
 pub mod topics;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use fuzzing::read_body;
 pub(crate) use planned::PLANNED;
 
 use crate::state::AppState;

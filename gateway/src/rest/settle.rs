@@ -67,7 +67,7 @@ impl Kind {
         }
     }
 
-    fn with(self, names: &[&'static str]) -> Vec<&'static str> {
+    pub(super) fn with(self, names: &[&'static str]) -> Vec<&'static str> {
         names.iter().chain(self.fields()).copied().collect()
     }
 }

@@ -119,7 +119,7 @@ fn find<'a>(detail: &'a GroupDetail, topic: &str) -> Result<&'a SubscriptionSpec
         .ok_or_else(missing)
 }
 
-fn spec(raw: Raw<'_>, topic: &str) -> Result<SubscriptionSpec, ApiError> {
+pub(super) fn spec(raw: Raw<'_>, topic: &str) -> Result<SubscriptionSpec, ApiError> {
     let object = Object::open(raw, "", &["filter", "initialPosition", "topic", "etag"])?;
     let mut spec = SubscriptionSpec {
         topic: topic.to_owned(),

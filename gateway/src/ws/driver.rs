@@ -23,7 +23,7 @@ use crate::params::{format_duration, format_time};
 use crate::state::AppState;
 
 /// Largest inbound frame, bytes.
-pub(super) const FRAME_MAX: usize = 1024 * 1024;
+pub(crate) const FRAME_MAX: usize = 1024 * 1024;
 /// Objects in one text frame.
 const OBJECTS_MAX: usize = 1_000;
 /// Sockets are served this long after draining began.

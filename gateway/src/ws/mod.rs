@@ -16,6 +16,8 @@ mod config;
 mod driver;
 mod fields;
 mod frame;
+#[cfg(feature = "fuzzing")]
+mod fuzzing;
 mod heartbeat;
 mod jobs;
 mod open;
@@ -34,5 +36,9 @@ mod session_model_test;
 mod session_test;
 
 pub use config::WsConfig;
+#[cfg(feature = "fuzzing")]
+pub(crate) use driver::FRAME_MAX;
+#[cfg(feature = "fuzzing")]
+pub(crate) use fuzzing::take_text;
 pub use sockets::Sockets;
 pub use upgrade::upgrade;

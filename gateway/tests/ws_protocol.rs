@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use futures_util::SinkExt;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use ws_support::client::{Got, connect, open};
 use ws_support::{Gateway, config};
@@ -235,6 +237,51 @@ async fn a_peer_that_answers_no_ping_is_closed_and_one_that_does_stays() {
     let mut dead = open(gateway.addr).await;
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     assert_eq!(dead.closed().await, 4000);
+}
+
+/// Ping of the protocol and `ping` frame come in one write; any frame from the client, not only a pong, keeps the
+/// socket; a client that only takes is closed.
+#[tokio::test]
+async fn a_ping_comes_with_its_frame_and_any_frame_answers_it() {
+    let mut config = config();
+    config.ws.idle = node::Millis(300);
+    config.ws.grace = node::Millis(300);
+    let gateway = Gateway::alone(config).await;
+    for answers in [true, false] {
+        let mut tcp = TcpStream::connect(gateway.addr).await.unwrap();
+        let hello = format!(
+            "GET /v1/ws HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: mq.v1.json\r\n\r\n",
+            gateway.addr
+        );
+        tcp.write_all(hello.as_bytes()).await.unwrap();
+        let mut buffer = vec![0; 8_192];
+        let mut greeting = Vec::new();
+        while !greeting.windows(9).any(|part| part == b"\"welcome\"")
+            || greeting.last() != Some(&b'}')
+        {
+            let read = tcp.read(&mut buffer).await.unwrap();
+            greeting.extend_from_slice(&buffer[..read]);
+        }
+        let mut beats = 0;
+        let code = loop {
+            let read = tcp.read(&mut buffer).await.unwrap();
+            let got = &buffer[..read];
+            if got.first() == Some(&0x88) {
+                break u16::from_be_bytes([got[2], got[3]]);
+            }
+            assert_eq!(got[..3], [0x89, 0x00, 0x81], "a ping, then a text frame");
+            assert!(got[4..].starts_with(b"{\"op\":\"ping\",\"t\":"));
+            beats += 1;
+            if answers && beats < 5 {
+                // Masked with zeros: an empty pong frame of the other kind, a text.
+                tcp.write_all(b"\x81\x8d\0\0\0\0{\"op\":\"pong\"}")
+                    .await
+                    .unwrap();
+            }
+        };
+        assert_eq!((code, beats), (4000, if answers { 5 } else { 1 }));
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gantry_tests::http::{Answer, Rest, text};
 use gantry_tests::native::Native;
-use gantry_tests::process::Gantry;
+use gantry_tests::process::{Gantry, binary};
 use gantry_tests::wait::{USUAL, within};
 use hyper::Method;
 use serde_json::{Value, json};
@@ -320,4 +320,31 @@ fn a_topic_name_is_refused_or_usable_from_end_to_end() {
             "nothing odd was made: {listed}"
         );
     });
+}
+
+/// Without authentication nobody but this machine may reach a gateway: everything else ends with exit code 2 and says
+/// what to do.
+#[test]
+fn a_gateway_serves_without_authentication_and_on_loopback_only() {
+    let dir = tempfile::tempdir().unwrap();
+    for (args, remedy) in [
+        (&[][..], "--auth off"),
+        (&["--auth", "on", "--listen", "127.0.0.1:0"], "--auth off"),
+        (&["--auth", "off", "--listen", "0.0.0.0:0"], "127.0.0.1"),
+        (&["--auth", "off", "--listen", "[::]:0"], "127.0.0.1"),
+    ] {
+        let output = std::process::Command::new(binary().unwrap())
+            .args(["gateway", "--data", "data", "--admin-listen", "off"])
+            .args(args)
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert!(said.contains(remedy), "{args:?}: {said}");
+        assert!(
+            !dir.path().join("data").exists(),
+            "{args:?} made its data directory"
+        );
+    }
 }

@@ -9,10 +9,11 @@ use std::time::Duration;
 use clock::{Clock, Monotonic};
 use parking_lot::Mutex;
 use store::{AppendOutcome, MessageDraft, Store};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::admission::Admission;
 use crate::clients::{Consumers, Producers};
 use crate::config::Config;
 use crate::delay::Delay;
@@ -103,14 +104,8 @@ pub(crate) struct Broker {
     pub(crate) tasks: TaskTracker,
     /// The runtime, for hooks that run on threads of the store.
     pub(crate) runtime: tokio::runtime::Handle,
-    /// Administrative requests at work.
-    pub(crate) admin_permits: Arc<Semaphore>,
-    /// How many of these there are.
-    pub(crate) admin_size: Mutex<usize>,
-    /// Administrative requests that wait for one of these.
-    pub(crate) admin_waiting: Arc<Semaphore>,
-    /// Cold reads at work.
-    pub(crate) read_permits: Arc<Semaphore>,
+    /// What may run on blocking threads.
+    pub(crate) admission: Admission,
     /// Delay levels.
     pub(crate) delay: Delay,
     /// Ids for messages that have none.

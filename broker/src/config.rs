@@ -63,6 +63,12 @@ pub struct LimitsConfig {
     pub message_size: ByteSize,
     /// Sends that may wait for the disk at a time.
     pub sends: u32,
+    /// Settlements (ack, nack, extend) that may wait for the disk at a time.
+    pub acks: u32,
+    /// Reads of messages that left the memory at a time.
+    pub reads: u32,
+    /// Requests that make their topic or group at a time.
+    pub create: u32,
     /// Pulls and other requests that may wait for messages at a time.
     pub long_polls: u32,
     /// Administrative requests that may run at a time.
@@ -76,6 +82,9 @@ impl Default for LimitsConfig {
         Self {
             message_size: ByteSize::mib(4),
             sends: 65_536,
+            acks: 65_536,
+            reads: 32,
+            create: 32,
             long_polls: 100_000,
             admin: 64,
             connections: 20_000,

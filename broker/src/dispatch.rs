@@ -1,10 +1,8 @@
 //! Which handler answers which request, and where it runs: inline, or on a blocking thread with a permit.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use remoting::{Connection, Responder};
-use tokio::sync::OwnedSemaphorePermit;
 use wire::{Command, RequestCode};
 
 use crate::broker::Broker;
@@ -15,13 +13,6 @@ use crate::handlers::{
     runtime_info, send, send_back, topic, view,
 };
 use crate::pop;
-
-/// Most administrative requests that wait for their turn.
-pub(crate) const ADMIN_WAITING_MAX: usize = 4_096;
-/// How long one waits.
-const ADMIN_WAIT: Duration = Duration::from_secs(2);
-/// Largest body of a request that may wait.
-const WAITING_BODY_MAX_BYTES: usize = 64 * 1024;
 
 /// What most handlers are: a request in, an answer out.
 pub(crate) type Handler =
@@ -118,49 +109,16 @@ fn inline(broker: &Arc<Broker>, cmd: &Command, to: Responder, handler: Handler) 
     reply(to, answer);
 }
 
-/// Answers on a blocking thread, with a permit of the administrative class. A burst waits its turn; what finds too many
-/// waiting, or waits too long, is told that the broker is busy.
+/// Answers on a blocking thread, in the administrative class.
 pub(crate) fn blocking(broker: &Arc<Broker>, cmd: Command, to: Responder, handler: Handler) {
-    if let Ok(permit) = broker.admin_permits.clone().try_acquire_owned() {
-        return work(broker, permit, cmd, to, handler);
-    }
-    let place = broker.admin_waiting.clone().try_acquire_owned();
-    let (Ok(place), true) = (place, cmd.body.len() <= WAITING_BODY_MAX_BYTES) else {
-        return busy(broker, to);
-    };
     let owner = broker.clone();
-    broker.spawn(async move {
-        let turn = tokio::time::timeout(ADMIN_WAIT, owner.admin_permits.clone().acquire_owned());
-        let permit = tokio::select! {
-            () = owner.stopping.cancelled() => return busy(&owner, to),
-            permit = turn => permit,
-        };
-        drop(place);
-        match permit {
-            Ok(Ok(permit)) => work(&owner, permit, cmd, to, handler),
-            _ => busy(&owner, to),
-        }
-    });
-}
-
-fn busy(broker: &Broker, to: Responder) {
-    broker.metrics.busy.inc();
-    to.send(BrokerError::Busy("too many administrative requests").to_response());
-}
-
-fn work(
-    broker: &Arc<Broker>,
-    permit: OwnedSemaphorePermit,
-    cmd: Command,
-    to: Responder,
-    handler: Handler,
-) {
-    let owner = broker.clone();
-    broker.spawn_blocking(move || {
-        let answer = handler(&owner, &cmd, to.conn());
-        drop(permit);
-        reply(to, answer);
-    });
+    broker
+        .admission
+        .admin
+        .run(broker, cmd.body.len(), move |admitted| {
+            let answer = admitted.and_then(|()| handler(&owner, &cmd, to.conn()));
+            reply(to, answer);
+        });
 }
 
 /// Sends the answer or the refusal.

@@ -35,6 +35,15 @@ impl PutStatus {
     }
 }
 
+/// Whose answers are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    /// A stored message.
+    Send,
+    /// An ack, nack, extension or position.
+    Settle,
+}
+
 type Done = Box<dyn FnOnce(PutStatus) + Send>;
 
 /// A wait that ends once, by whichever comes first.
@@ -60,7 +69,8 @@ impl Slot {
 /// The broker's flush policy and the answers that wait for it.
 pub(crate) struct Durability {
     sync: bool,
-    count: Arc<AtomicUsize>,
+    sends: Arc<AtomicUsize>,
+    settles: Arc<AtomicUsize>,
     /// All waits are equally long, so this is in order of deadline.
     waiting: Mutex<VecDeque<(Monotonic, Arc<Slot>)>>,
 }
@@ -69,7 +79,8 @@ impl std::fmt::Debug for Durability {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Durability")
             .field("sync", &self.sync)
-            .field("waiting", &self.waiting())
+            .field("sends", &self.waiting(Waiter::Send))
+            .field("settles", &self.waiting(Waiter::Settle))
             .finish()
     }
 }
@@ -79,7 +90,8 @@ impl Durability {
     pub(crate) fn new(sync: bool) -> Self {
         Self {
             sync,
-            count: Arc::default(),
+            sends: Arc::default(),
+            settles: Arc::default(),
             waiting: Mutex::new(VecDeque::new()),
         }
     }
@@ -93,16 +105,18 @@ impl Durability {
         end: PhysicalOffset,
         want_flushed: bool,
         now: Monotonic,
+        who: Waiter,
         done: impl FnOnce(PutStatus) + Send + 'static,
     ) {
         if !self.sync && !want_flushed {
             done(PutStatus::Buffered);
             return;
         }
-        self.count.fetch_add(1, Ordering::Relaxed);
+        let count = self.count(who);
+        count.fetch_add(1, Ordering::Relaxed);
         let slot = Arc::new(Slot {
             done: Mutex::new(Some(Box::new(done))),
-            count: self.count.clone(),
+            count: Arc::clone(count),
         });
         let flushed = slot.clone();
         store.when_flushed(
@@ -126,8 +140,15 @@ impl Durability {
     }
 
     /// Number of answers that wait for the disk.
-    pub(crate) fn waiting(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
+    pub(crate) fn waiting(&self, who: Waiter) -> usize {
+        self.count(who).load(Ordering::Relaxed)
+    }
+
+    fn count(&self, who: Waiter) -> &Arc<AtomicUsize> {
+        match who {
+            Waiter::Send => &self.sends,
+            Waiter::Settle => &self.settles,
+        }
     }
 
     /// Ends the waits whose deadline has come.

@@ -119,6 +119,12 @@ pub(crate) enum BrokerError {
     /// A bound was reached.
     #[error("[OVERLOAD]system busy, start flow control for a while: {0}")]
     Busy(&'static str),
+    /// Too many requests of the class run and wait.
+    #[error("[OVERLOAD]system busy, start flow control for a while")]
+    Overload,
+    /// The request waited for its turn this long.
+    #[error("[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: {}ms", .0.as_millis())]
+    WaitedTooLong(std::time::Duration),
     /// A table is full.
     #[error("{0} limit reached")]
     Full(&'static str),
@@ -181,7 +187,10 @@ impl BrokerError {
             Self::NotOnline(_) => ResponseCode::ConsumerNotOnline,
             Self::NoAnswer(_) => ResponseCode::ConsumeMsgTimeout,
             Self::UnknownCode(_) => ResponseCode::RequestCodeNotSupported,
-            Self::Busy(_) | Self::TooManyInFlight { .. } => ResponseCode::SystemBusy,
+            Self::Busy(_)
+            | Self::Overload
+            | Self::WaitedTooLong(_)
+            | Self::TooManyInFlight { .. } => ResponseCode::SystemBusy,
             Self::PollingFull(_) => ResponseCode::PollingFull,
             Self::Stopping => ResponseCode::ServiceNotAvailable,
             Self::Store(error) => store_code(error).0,
@@ -212,7 +221,7 @@ impl BrokerError {
             Self::NotOnline(_) => "not_online",
             Self::NoAnswer(_) => "no_answer",
             Self::NotSupported(_) | Self::UnknownCode(_) => "not_implemented",
-            Self::Busy(_) => "broker_busy",
+            Self::Busy(_) | Self::Overload | Self::WaitedTooLong(_) => "broker_busy",
             Self::Full(_) => "limit_reached",
             Self::TooManyInFlight { .. } => "too_many_inflight",
             Self::PollingFull(_) => "polling_full",

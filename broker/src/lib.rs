@@ -6,6 +6,7 @@
 //! flush thread (`durability`).
 #![forbid(unsafe_code)]
 
+mod admission;
 mod allocate;
 mod broker;
 mod clients;

@@ -189,7 +189,10 @@ impl Metrics {
         gauge(&self.flush_lag_bytes, written.since(store.flushed()));
         gauge(&self.dispatch_lag_bytes, written.since(store.dispatched()));
         gauge(&self.long_polls, broker.holds.len() as u64);
-        gauge(&self.sends_waiting, broker.durability.waiting() as u64);
+        gauge(
+            &self.sends_waiting,
+            broker.durability.waiting(crate::durability::Waiter::Send) as u64,
+        );
         let round = self.rounds.fetch_add(1, Ordering::Relaxed);
         if round.is_multiple_of(LAG_EVERY) {
             self.show_lag(broker);

@@ -11,11 +11,12 @@ use parking_lot::Mutex;
 use remoting::{Client, ClientOptions, Server, ServerOptions};
 use store::disk::{Disk, RealDisk};
 use store::{FlushPolicy, Store, StoreError, StoreOptions};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::admission::Admission;
 use crate::broker::{Broker, DayTotals};
 use crate::clients::{Consumers, Producers};
 use crate::config::{Config, FlushMode};
@@ -43,8 +44,6 @@ use crate::version::DataVersion;
 const ADMIN_OFFSET: u16 = 3;
 /// Longest time that requests at work may take at a stop.
 const DRAIN: Duration = Duration::from_secs(3);
-/// Cold reads at a time.
-const COLD_READS: usize = 32;
 /// How often committed offsets are written.
 const OFFSETS_EVERY: Duration = Duration::from_secs(5);
 /// How often the disk's health is looked at.
@@ -212,6 +211,7 @@ pub async fn start_on(
     let broker = opened.map_err(|error| Error::Table(error.to_string()))??;
     ctx.metrics.register("broker", |registry| {
         broker.metrics.register(registry);
+        broker.admission.register(registry);
         broker.pop.numbers.register(registry);
     });
     let workers = start_workers(&broker)?;
@@ -309,7 +309,6 @@ fn open(
     let client = Client::new(ClientOptions::default());
     let routes = Routes::new(&config.namesrv, client.clone());
     let registration = Registration::new(&config.namesrv, client);
-    let admin = usize::try_from(config.limits.admin).unwrap_or(1);
     let long_polls = usize::try_from(config.limits.long_polls).unwrap_or(usize::MAX);
     let pop = Pop::recover(
         &store,
@@ -340,10 +339,7 @@ fn open(
         stopping: CancellationToken::new(),
         tasks: TaskTracker::new(),
         runtime,
-        admin_permits: Arc::new(Semaphore::new(admin)),
-        admin_size: Mutex::new(admin),
-        admin_waiting: Arc::new(Semaphore::new(crate::dispatch::ADMIN_WAITING_MAX)),
-        read_permits: Arc::new(Semaphore::new(COLD_READS)),
+        admission: Admission::new(&config.limits),
         delay: Delay::new(file("delayOffset.json"), now_ms),
         ids: Ids::new(advertised, now_ms),
         days: Mutex::new(DayTotals::default()),

@@ -16,7 +16,10 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
         .collect();
     files.sort();
     assert!(files.len() > 10, "{}: a corpus", dir.display());
-    files.iter().map(|file| std::fs::read(file).unwrap()).collect()
+    files
+        .iter()
+        .map(|file| std::fs::read(file).unwrap())
+        .collect()
 }
 
 /// Changes some bytes of one input, or cuts it.

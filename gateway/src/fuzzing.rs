@@ -26,7 +26,10 @@ fn keys() -> ReceiptKeys {
 /// Durations, times, names, queries, receipts and page tokens; forged handles must not verify.
 pub fn texts(text: &str) {
     if let Some(ms) = params::parse_duration(text) {
-        assert_eq!(params::parse_duration(&params::format_duration(ms)), Some(ms));
+        assert_eq!(
+            params::parse_duration(&params::format_duration(ms)),
+            Some(ms)
+        );
     }
     if let Some(at) = params::parse_time(text) {
         assert_eq!(params::parse_time(&params::format_time(at)), Some(at));
@@ -34,7 +37,10 @@ pub fn texts(text: &str) {
     drop(params::check_topic(text));
     drop(params::check_group(text));
     drop(params::check_namespace(text));
-    drop(Query::parse(Some(text), &["topic", "max", "wait", "receipt"]));
+    drop(Query::parse(
+        Some(text),
+        &["topic", "max", "wait", "receipt"],
+    ));
     let receipts = keys();
     assert!(receipts.decode(&Scope, "group", text).is_err());
     assert!(PageKeys::of(&receipts).decode("list", text, 0).is_err());
@@ -68,7 +74,8 @@ pub fn socket(bytes: &[u8]) {
         .write_buffer_size(0)
         .max_message_size(Some(ws::FRAME_MAX))
         .max_frame_size(Some(ws::FRAME_MAX));
-    let mut socket = WebSocket::from_raw_socket(Peer(Cursor::new(bytes)), Role::Server, Some(config));
+    let mut socket =
+        WebSocket::from_raw_socket(Peer(Cursor::new(bytes)), Role::Server, Some(config));
     for _ in 0..FRAMES_MAX {
         match socket.read() {
             Ok(Message::Text(text)) => ws::take_text(&text),

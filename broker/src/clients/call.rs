@@ -67,9 +67,8 @@ pub(crate) fn pass_on(
     request: Command,
     to: Responder,
 ) {
-    let Ok(place) = broker.admin_waiting.clone().try_acquire_owned() else {
-        broker.metrics.busy.inc();
-        return to.send(BrokerError::Busy("too many administrative requests").to_response());
+    let Some(place) = broker.admission.admin.place_to_wait() else {
+        return to.send(BrokerError::Overload.to_response());
     };
     let owner = broker.clone();
     broker.spawn(async move {

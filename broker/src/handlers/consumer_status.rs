@@ -27,9 +27,8 @@ pub(crate) fn ask_all(broker: &Arc<Broker>, cmd: Command, to: Responder) {
         Ok(asked) => asked,
         Err(error) => return to.send(error.to_response()),
     };
-    let Ok(place) = broker.admin_waiting.clone().try_acquire_owned() else {
-        broker.metrics.busy.inc();
-        return to.send(BrokerError::Busy("too many administrative requests").to_response());
+    let Some(place) = broker.admission.admin.place_to_wait() else {
+        return to.send(BrokerError::Overload.to_response());
     };
     let owner = broker.clone();
     broker.spawn(async move {

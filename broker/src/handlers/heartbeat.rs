@@ -113,15 +113,14 @@ pub(crate) fn handle(broker: &Arc<Broker>, cmd: Command, to: Responder) {
         let refused = accept(broker, &cmd, &body, &to);
         return to.send(refused.unwrap_or_else(|| answer(known)));
     }
-    let Ok(permit) = broker.admin_permits.clone().try_acquire_owned() else {
-        broker.metrics.busy.inc();
-        return to.send(BrokerError::Busy("too many groups are being created").to_response());
-    };
     let owner = broker.clone();
-    broker.spawn_blocking(move || {
+    let bytes = cmd.body.len();
+    broker.admission.create.run(broker, bytes, move |admitted| {
+        if let Err(error) = admitted {
+            return to.send(error.to_response());
+        }
         create_groups(&owner, &body);
         let refused = accept(&owner, &cmd, &body, &to);
-        drop(permit);
         let response = refused.unwrap_or_else(|| answer(known));
         let sequence = owner.topics.sequence();
         let task = owner.clone();

@@ -50,17 +50,13 @@ pub(crate) struct HeldPull {
 pub(crate) fn handle(broker: &Arc<Broker>, cmd: Command, to: Responder) {
     if needs_disk(broker, &cmd) {
         let owner = broker.clone();
-        let Ok(permit) = broker.admin_permits.clone().try_acquire_owned() else {
-            broker.metrics.busy.inc();
-            to.send(refusal(&BrokerError::Busy(
-                "too many groups are being created",
-            )));
-            return;
-        };
-        broker.spawn_blocking(move || {
-            begin(&owner, &cmd, to);
-            drop(permit);
-        });
+        broker
+            .admission
+            .create
+            .run(broker, cmd.body.len(), move |admitted| match admitted {
+                Ok(()) => begin(&owner, &cmd, to),
+                Err(error) => to.send(refusal(&error)),
+            });
         return;
     }
     begin(broker, &cmd, to);
@@ -247,18 +243,14 @@ fn run(broker: &Arc<Broker>, pull: Pull, wait: Option<Duration>, to: Responder) 
         finish(broker, pull, wait, to);
         return;
     }
-    let Ok(permit) = broker.read_permits.clone().try_acquire_owned() else {
-        broker.metrics.busy.inc();
-        to.send(refusal(&BrokerError::Busy(
-            "too many consumers read old messages",
-        )));
-        return;
-    };
     let owner = broker.clone();
-    broker.spawn_blocking(move || {
-        finish(&owner, pull, wait, to);
-        drop(permit);
-    });
+    broker
+        .admission
+        .read
+        .run(broker, 0, move |admitted| match admitted {
+            Ok(()) => finish(&owner, pull, wait, to),
+            Err(error) => to.send(refusal(&error)),
+        });
 }
 
 /// Reads and answers, or parks.

@@ -14,7 +14,7 @@ use super::send::{self, REGION, Stored};
 use super::send_request::SendRequest;
 use crate::broker::Broker;
 use crate::clients::Member;
-use crate::durability::PutStatus;
+use crate::durability::{PutStatus, Waiter};
 use crate::names;
 
 /// Longest wait for the requester to take the reply. It only notes it, and its replier waits 3 s.
@@ -39,6 +39,7 @@ fn answer(broker: &Arc<Broker>, cmd: &Command, request: &SendRequest<'_>, to: Re
         stored.last.end(),
         stored.want_flushed,
         broker.clock.monotonic(),
+        Waiter::Send,
         move |status| {
             // The task below may have ended with the broker.
             done.send(status).ok();

@@ -12,6 +12,7 @@ use wire::message::record::RecordView;
 
 use super::json_answer;
 use crate::broker::Broker;
+use crate::durability::Waiter;
 use crate::error::BrokerError;
 use crate::names;
 use crate::settings::Key;
@@ -140,11 +141,19 @@ fn earliest(broker: &Broker, at: PhysicalOffset) -> i64 {
 fn queues(broker: &Broker, put: &mut impl FnMut(&str, String)) {
     let live = &broker.live;
     let classes = [
-        ("send", broker.durability.waiting(), live.get(Key::Sends)),
+        (
+            "send",
+            broker.durability.waiting(Waiter::Send),
+            live.get(Key::Sends),
+        ),
         ("pull", 0, live.get(Key::LongPolls)),
         ("litePull", 0, live.get(Key::LongPolls)),
         ("query", 0, live.get(Key::Admin)),
-        ("ack", 0, live.get(Key::Sends)),
+        (
+            "ack",
+            broker.durability.waiting(Waiter::Settle),
+            live.get(Key::Acks),
+        ),
     ];
     for (class, size, capacity) in classes {
         put(&format!("{class}ThreadPoolQueueSize"), size.to_string());

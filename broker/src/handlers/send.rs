@@ -14,7 +14,7 @@ use super::send_batch;
 use super::send_request::{SendRequest, Wishes, check_body, check_properties, check_topic};
 use crate::broker::Broker;
 use crate::delay;
-use crate::durability::PutStatus;
+use crate::durability::{PutStatus, Waiter};
 use crate::error::BrokerError;
 use crate::names;
 use crate::retry;
@@ -56,22 +56,17 @@ pub(crate) fn take(broker: &Arc<Broker>, cmd: Command, to: Responder, answer: An
     };
     if needs_disk(broker, &request) {
         let owner = broker.clone();
-        let Ok(permit) = broker.admin_permits.clone().try_acquire_owned() else {
-            broker.metrics.busy.inc();
-            refuse(
-                broker,
-                to,
-                &BrokerError::Busy("too many topics are being created"),
-            );
-            return;
-        };
-        broker.spawn_blocking(move || {
-            match SendRequest::parse(&cmd) {
-                Ok(request) => answer(&owner, &cmd, &request, to),
-                Err(error) => refuse(&owner, to, &error.into()),
-            }
-            drop(permit);
-        });
+        let bytes = cmd.body.len();
+        broker
+            .admission
+            .create
+            .run(broker, bytes, move |admitted| match admitted {
+                Ok(()) => match SendRequest::parse(&cmd) {
+                    Ok(request) => answer(&owner, &cmd, &request, to),
+                    Err(error) => refuse(&owner, to, &error.into()),
+                },
+                Err(error) => refuse(&owner, to, &error),
+            });
         return;
     }
     answer(broker, &cmd, &request, to);
@@ -104,11 +99,16 @@ fn confirm(broker: &Arc<Broker>, stored: Stored, to: Responder) {
     let end = stored.last.end();
     let want_flushed = stored.want_flushed;
     let now = broker.clock.monotonic();
-    broker
-        .durability
-        .when_durable(&broker.store, end, want_flushed, now, move |status| {
+    broker.durability.when_durable(
+        &broker.store,
+        end,
+        want_flushed,
+        now,
+        Waiter::Send,
+        move |status| {
             to.send(response(&stored, status));
-        });
+        },
+    );
 }
 
 /// The answer to a send that is stored.
@@ -147,7 +147,7 @@ pub(crate) fn store(
     peer: SocketAddr,
 ) -> Result<Stored, BrokerError> {
     broker.check_writable()?;
-    if broker.durability.waiting() >= broker.live.count(Key::Sends) {
+    if broker.durability.waiting(Waiter::Send) >= broker.live.count(Key::Sends) {
         broker.metrics.busy.inc();
         return Err(BrokerError::Busy("too many sends wait for the disk"));
     }

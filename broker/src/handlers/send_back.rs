@@ -13,7 +13,7 @@ use super::send_request::check_properties;
 use super::success;
 use crate::broker::Broker;
 use crate::delay;
-use crate::durability::PutStatus;
+use crate::durability::{PutStatus, Waiter};
 use crate::error::BrokerError;
 use crate::names;
 use crate::retry;
@@ -21,14 +21,10 @@ use crate::retry;
 /// Stores the message again on a blocking thread. Answers once it is as durable as a send would be:
 /// the consumer commits past the message next.
 pub(crate) fn handle(broker: &Arc<Broker>, cmd: Command, to: Responder) {
-    let Ok(permit) = broker.admin_permits.clone().try_acquire_owned() else {
-        broker.metrics.busy.inc();
-        to.send(BrokerError::Busy("too many messages are being given back").to_response());
-        return;
-    };
     let owner = broker.clone();
-    broker.spawn_blocking(move || {
-        match put_back(&owner, &cmd) {
+    let bytes = cmd.body.len();
+    broker.admission.create.run(broker, bytes, move |admitted| {
+        match admitted.and_then(|()| put_back(&owner, &cmd)) {
             Ok(None) => to.send(success()),
             Ok(Some(outcome)) => {
                 let now = owner.clock.monotonic();
@@ -37,6 +33,7 @@ pub(crate) fn handle(broker: &Arc<Broker>, cmd: Command, to: Responder) {
                     outcome.end(),
                     false,
                     now,
+                    Waiter::Send,
                     move |status| {
                         to.send(match status {
                             PutStatus::Buffered | PutStatus::Flushed => success(),
@@ -50,7 +47,6 @@ pub(crate) fn handle(broker: &Arc<Broker>, cmd: Command, to: Responder) {
             }
             Err(error) => to.send(error.to_response()),
         }
-        drop(permit);
     });
 }
 

@@ -12,9 +12,10 @@ use wire::receipt::{Receipt as WireReceipt, RetryFlag};
 use wire::{Command, ResponseCode};
 
 use crate::broker::Broker;
-use crate::durability::PutStatus;
+use crate::durability::{PutStatus, Waiter};
 use crate::error::BrokerError;
 use crate::names as core_names;
+use crate::settings::Key;
 
 use super::lease::{Fault, LeaseId, Receipt};
 use super::names::{Kind, revive_queue};
@@ -114,6 +115,11 @@ fn finish(
         Ok(parsed) => parsed,
         Err(error) => return to.send(error.to_response()),
     };
+    if broker.durability.waiting(Waiter::Settle) >= broker.live.count(Key::Acks) {
+        broker.metrics.busy.inc();
+        let error = BrokerError::Busy("too many settlements wait for the disk");
+        return to.send(error.to_response());
+    }
     let rules = match group_rules(broker, &group) {
         Ok(rules) => rules,
         Err(error) => return to.send(error.to_response()),
@@ -135,6 +141,7 @@ fn finish(
         end,
         false,
         broker.clock.monotonic(),
+        Waiter::Settle,
         move |status| {
             to.send(match status {
                 PutStatus::Buffered | PutStatus::Flushed => answer(&owner, &settled.decisions),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use store::{Boundary, PhysicalOffset};
 
 use crate::broker::Broker;
-use crate::durability::PutStatus;
+use crate::durability::{PutStatus, Waiter};
 use crate::error::BrokerError;
 use crate::handlers::offset::is_in_memory;
 
@@ -262,6 +262,7 @@ fn wait_durable(broker: &Arc<Broker>, position: PhysicalOffset) -> Result<(), Br
         position.plus(1),
         false,
         broker.clock.monotonic(),
+        Waiter::Settle,
         move |status| {
             done.send(status).ok();
         },

@@ -1,7 +1,5 @@
 //! What follows from a change of a setting, beyond that it is read where it is used.
 
-use tokio::sync::Semaphore;
-
 use super::{Change, Key};
 use crate::broker::Broker;
 
@@ -20,39 +18,23 @@ impl Broker {
                 self.holds.set_max(max);
                 self.pop.set_waiters_max(max);
             }
-            Change::Value(Key::Admin, _) => self.resize_admin(self.live.count(Key::Admin)),
+            Change::Value(key @ (Key::Admin | Key::Reads | Key::Create), _) => {
+                let class = match key {
+                    Key::Reads => &self.admission.read,
+                    Key::Create => &self.admission.create,
+                    _ => &self.admission.admin,
+                };
+                class.resize(self.live.count(*key), &self.runtime);
+            }
             Change::Value(
                 Key::Permission
                 | Key::CreateTopics
                 | Key::CreateGroups
                 | Key::MessageSize
-                | Key::Sends,
+                | Key::Sends
+                | Key::Acks,
                 _,
             ) => {}
         }
-    }
-
-    /// Changes how many administrative requests may be at work. Those at work finish.
-    fn resize_admin(&self, wanted: usize) {
-        let mut size = self.admin_size.lock();
-        let permits = &self.admin_permits;
-        match wanted.checked_sub(*size) {
-            Some(more) => permits.add_permits(more),
-            None => take(permits, size.saturating_sub(wanted), &self.runtime),
-        }
-        *size = wanted;
-    }
-}
-
-/// Takes permits away: at once those that are free, the rest as they come back.
-fn take(permits: &std::sync::Arc<Semaphore>, fewer: usize, runtime: &tokio::runtime::Handle) {
-    let left = fewer.saturating_sub(permits.forget_permits(fewer));
-    for _ in 0..left {
-        let permits = permits.clone();
-        runtime.spawn(async move {
-            if let Ok(permit) = permits.acquire_owned().await {
-                permit.forget();
-            }
-        });
     }
 }

@@ -25,6 +25,12 @@ pub(crate) enum Key {
     LongPolls,
     /// Administrative requests at work.
     Admin,
+    /// Settlements that may wait for the disk.
+    Acks,
+    /// Reads of messages that left the memory at work.
+    Reads,
+    /// Requests that make their topic or group at work.
+    Create,
 }
 
 /// How a value is written.
@@ -63,7 +69,7 @@ pub(crate) struct Setting {
 pub(crate) const LOG: &str = "log";
 
 /// All of them, in the order of [`Key`].
-pub(crate) static SETTINGS: [Setting; 8] = [
+pub(crate) static SETTINGS: [Setting; 11] = [
     Setting {
         key: Key::Permission,
         ours: "permission",
@@ -135,6 +141,33 @@ pub(crate) static SETTINGS: [Setting; 8] = [
         range: (1, 512),
         wanted: "a number of 1 to 512",
         started: |config| u64::from(config.limits.admin),
+    },
+    Setting {
+        key: Key::Acks,
+        ours: "limits.acks",
+        theirs: "ackThreadPoolQueueCapacity",
+        kind: Kind::Number,
+        range: (1, 1_000_000),
+        wanted: "a number of 1 to 1000000",
+        started: |config| u64::from(config.limits.acks),
+    },
+    Setting {
+        key: Key::Reads,
+        ours: "limits.reads",
+        theirs: "pullMessageThreadPoolNums",
+        kind: Kind::Number,
+        range: (1, 512),
+        wanted: "a number of 1 to 512",
+        started: |config| u64::from(config.limits.reads),
+    },
+    Setting {
+        key: Key::Create,
+        ours: "limits.create",
+        theirs: "",
+        kind: Kind::Number,
+        range: (1, 512),
+        wanted: "a number of 1 to 512",
+        started: |config| u64::from(config.limits.create),
     },
 ];
 

@@ -9,7 +9,14 @@ use crate::upstream::admin::default_group;
 pub(crate) fn read_body(kind: u8, raw: Raw<'_>) {
     let settle_kind = match kind {
         1 => return drop(topic_spec::Wish::read(raw, "topic")),
-        2 | 3 => return drop(group_spec::spec_of(raw, "group", &default_group(), kind == 3)),
+        2 | 3 => {
+            return drop(group_spec::spec_of(
+                raw,
+                "group",
+                &default_group(),
+                kind == 3,
+            ));
+        }
         4 => return drop(subscriptions::spec(raw, "topic")),
         5 => Kind::Ack,
         6 => Kind::Nack,

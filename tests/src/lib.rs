@@ -5,6 +5,7 @@
 
 pub mod cluster;
 pub mod doors;
+pub mod fleet;
 pub mod http;
 pub mod java;
 pub mod kill9;

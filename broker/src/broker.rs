@@ -33,6 +33,7 @@ use crate::registration::Registration;
 use crate::request_modes::RequestModes;
 use crate::routes::Routes;
 use crate::settings::LiveSettings;
+use crate::stats::Stats;
 use crate::topic::{PERM_READ_WRITE, TopicConfig, TopicTable};
 use crate::version::DataVersion;
 
@@ -92,6 +93,8 @@ pub(crate) struct Broker {
     pub(crate) registration: Registration,
     /// Topics on the other brokers.
     pub(crate) routes: Routes,
+    /// Counters by topic and group.
+    pub(crate) stats: Stats,
     /// Numbers about all this.
     pub(crate) metrics: Metrics,
     /// The address that clients are told; goes into message ids.
@@ -289,6 +292,7 @@ impl Broker {
         }
         self.locks.expire(now);
         self.metrics.sample(now);
+        self.stats.sample(now);
         self.metrics.show(self);
         self.roll_day();
     }

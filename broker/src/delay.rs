@@ -181,6 +181,13 @@ impl Delay {
             .collect()
     }
 
+    /// What [`Delay::save`] would write now.
+    pub(crate) fn view(&self) -> Vec<u8> {
+        let next = *self.next.lock();
+        let saved = *self.saved.lock();
+        Self::to_json(saved.version, &next, saved.position)
+    }
+
     fn to_json(version: DataVersion, next: &[u64; LEVELS], position: u64) -> Vec<u8> {
         let entries: Vec<String> = next
             .iter()

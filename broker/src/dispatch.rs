@@ -8,11 +8,13 @@ use wire::{Command, RequestCode};
 use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::handlers::{
-    assignment, broker_config, consume_stats, consumer_call, consumer_info, consumer_status,
-    gantry_group, gantry_topic, group, heartbeat, lock, offset, pull, reply_message, reset_offset,
-    runtime_info, send, send_back, topic, view,
+    assignment, broker_config, broker_stats, cleanup, consume_stats, consumer_call, consumer_info,
+    consumer_status, forbidden, gantry_group, gantry_topic, group, group_offsets, heartbeat,
+    inspect, lists, lock, offset, pull, reply_message, reset_offset, runtime_info, send, send_back,
+    time_span, topic, view,
 };
 use crate::pop;
+use crate::unserved;
 
 /// What most handlers are: a request in, an answer out.
 pub(crate) type Handler =
@@ -84,6 +86,24 @@ pub(crate) fn dispatch(broker: &Arc<Broker>, fast: bool, cmd: Command, to: Respo
         RequestCode::QueryTopicsByConsumer => {
             blocking(broker, cmd, to, consume_stats::topics_of_group)
         }
+        RequestCode::GetBrokerConsumeStats => blocking(broker, cmd, to, consume_stats::all),
+        RequestCode::QueryConsumeTimeSpan => blocking(broker, cmd, to, time_span::query),
+        RequestCode::ViewBrokerStatsData => inline(broker, &cmd, to, broker_stats::view),
+        RequestCode::QueryConsumeQueue => blocking(broker, cmd, to, inspect::queue),
+        RequestCode::QuerySubscriptionByConsumer => inline(broker, &cmd, to, inspect::subscription),
+        RequestCode::QueryCorrectionOffset => blocking(broker, cmd, to, group_offsets::corrections),
+        RequestCode::CloneGroupOffset => blocking(broker, cmd, to, group_offsets::clone),
+        RequestCode::UpdateAndGetGroupForbidden => blocking(broker, cmd, to, forbidden::update),
+        RequestCode::CleanExpiredConsumequeue => blocking(broker, cmd, to, cleanup::queues),
+        RequestCode::CleanUnusedTopic => blocking(broker, cmd, to, cleanup::topics),
+        RequestCode::ResetMasterFlushOffset => {
+            inline(broker, &cmd, to, cleanup::master_flush_offset)
+        }
+        RequestCode::UpdateAndCreateTopicList => blocking(broker, cmd, to, lists::topics),
+        RequestCode::UpdateAndCreateSubscriptiongroupList => {
+            blocking(broker, cmd, to, lists::groups)
+        }
+        RequestCode::GetAllDelayOffset => blocking(broker, cmd, to, lists::delay_offsets),
         RequestCode::GetAllConsumerOffset => blocking(broker, cmd, to, offset::all),
         RequestCode::InvokeBrokerToResetOffset => blocking(broker, cmd, to, reset_offset::reset),
         RequestCode::InvokeBrokerToGetConsumerStatus => consumer_status::ask_all(broker, cmd, to),
@@ -99,7 +119,7 @@ pub(crate) fn dispatch(broker: &Arc<Broker>, fast: bool, cmd: Command, to: Respo
             blocking(broker, cmd, to, gantry_group::delete_subscription)
         }
         RequestCode::GroupLag => blocking(broker, cmd, to, gantry_group::lag),
-        code => to.send(BrokerError::UnknownCode(code.code()).to_response()),
+        code => to.send(unserved::refusal(code).to_response()),
     }
 }
 

@@ -116,6 +116,14 @@ pub(crate) enum BrokerError {
     /// A request code without a handler.
     #[error(" request type {0} not supported")]
     UnknownCode(i32),
+    /// A request code that needs something this broker does not have.
+    #[error(" request type {code} not supported: {why}")]
+    Unserved {
+        /// The code.
+        code: i32,
+        /// What is missing.
+        why: &'static str,
+    },
     /// A bound was reached.
     #[error("[OVERLOAD]system busy, start flow control for a while: {0}")]
     Busy(&'static str),
@@ -186,7 +194,7 @@ impl BrokerError {
             Self::NotFound(_) => ResponseCode::QueryNotFound,
             Self::NotOnline(_) => ResponseCode::ConsumerNotOnline,
             Self::NoAnswer(_) => ResponseCode::ConsumeMsgTimeout,
-            Self::UnknownCode(_) => ResponseCode::RequestCodeNotSupported,
+            Self::UnknownCode(_) | Self::Unserved { .. } => ResponseCode::RequestCodeNotSupported,
             Self::Busy(_)
             | Self::Overload
             | Self::WaitedTooLong(_)
@@ -220,7 +228,9 @@ impl BrokerError {
             Self::NotFound(_) | Self::Absent(_) => "not_found",
             Self::NotOnline(_) => "not_online",
             Self::NoAnswer(_) => "no_answer",
-            Self::NotSupported(_) | Self::UnknownCode(_) => "not_implemented",
+            Self::NotSupported(_) | Self::UnknownCode(_) | Self::Unserved { .. } => {
+                "not_implemented"
+            }
             Self::Busy(_) | Self::Overload | Self::WaitedTooLong(_) => "broker_busy",
             Self::Full(_) => "limit_reached",
             Self::TooManyInFlight { .. } => "too_many_inflight",

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::error::BrokerError;
 use crate::names;
 use crate::topic::ATTRIBUTE_VERSION;
 use crate::version::DataVersion;
@@ -104,9 +105,16 @@ impl GroupConfig {
 #[serde(rename_all = "camelCase", default)]
 struct GroupFile {
     data_version: DataVersion,
-    forbidden_table: BTreeMap<String, Value>,
+    forbidden_table: Forbidden,
     subscription_group_table: BTreeMap<String, GroupConfig>,
 }
+
+/// group → topic → bits of what the group may not do there (RocketMQ 5.4.0 `forbiddenTable`).
+type Forbidden = BTreeMap<String, BTreeMap<String, i32>>;
+/// The bit of reading.
+const FORBIDDEN_READ: i32 = 1 << 2;
+/// Most pairs of group and topic with a bit.
+const FORBIDDEN_MAX: usize = 100_000;
 
 type Snapshot = HashMap<Arc<str>, Arc<GroupConfig>>;
 
@@ -122,14 +130,13 @@ pub(crate) struct GroupChange {
 #[derive(Debug)]
 struct Inner {
     version: DataVersion,
-    /// Kept as read: group → topic → bits of code 353, which is not served.
-    forbidden: BTreeMap<String, Value>,
 }
 
 /// All groups of this broker. Readers take a snapshot; writers are serialized.
 #[derive(Debug)]
 pub(crate) struct GroupTable {
     snapshot: ArcSwap<Snapshot>,
+    forbidden: ArcSwap<Forbidden>,
     inner: Mutex<Inner>,
 }
 
@@ -138,9 +145,9 @@ impl GroupTable {
     pub(crate) fn new(now_ms: u64) -> Self {
         let table = Self {
             snapshot: ArcSwap::from_pointee(Snapshot::new()),
+            forbidden: ArcSwap::from_pointee(Forbidden::new()),
             inner: Mutex::new(Inner {
                 version: DataVersion::new(now_ms),
-                forbidden: BTreeMap::new(),
             }),
         };
         table.add_system_groups();
@@ -164,7 +171,7 @@ impl GroupTable {
         let file: GroupFile = wire::json::from_slice(json)?;
         let mut inner = self.inner.lock();
         inner.version = file.data_version;
-        inner.forbidden = file.forbidden_table;
+        self.forbidden.store(Arc::new(file.forbidden_table));
         let count = file.subscription_group_table.len();
         let map = file
             .subscription_group_table
@@ -185,7 +192,7 @@ impl GroupTable {
         let inner = self.inner.lock();
         let file = GroupFile {
             data_version: inner.version,
-            forbidden_table: inner.forbidden.clone(),
+            forbidden_table: self.forbidden.load().as_ref().clone(),
             subscription_group_table: self
                 .snapshot
                 .load()
@@ -209,6 +216,53 @@ impl GroupTable {
     /// Whether the group exists.
     pub(crate) fn contains(&self, group: &str) -> bool {
         self.snapshot.load().contains_key(group)
+    }
+
+    /// All names, in order.
+    pub(crate) fn names(&self) -> Vec<Arc<str>> {
+        let mut names: Vec<Arc<str>> = self.snapshot.load().keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Whether an administrator took the group's right to read the topic away. Cheap: no lock.
+    pub(crate) fn is_forbidden(&self, group: &str, topic: &str) -> bool {
+        let table = self.forbidden.load();
+        let bits = table.get(group).and_then(|topics| topics.get(topic));
+        bits.is_some_and(|bits| bits & FORBIDDEN_READ != 0)
+    }
+
+    /// Takes that right away or gives it back; whether that changed anything.
+    ///
+    /// # Errors
+    /// Too many pairs.
+    pub(crate) fn set_forbidden(
+        &self,
+        group: &str,
+        topic: &str,
+        forbidden: bool,
+        now_ms: u64,
+    ) -> Result<bool, BrokerError> {
+        let mut inner = self.inner.lock();
+        if self.is_forbidden(group, topic) == forbidden {
+            return Ok(false);
+        }
+        let mut table = self.forbidden.load().as_ref().clone();
+        if forbidden && table.values().map(BTreeMap::len).sum::<usize>() >= FORBIDDEN_MAX {
+            return Err(BrokerError::Full("forbidden"));
+        }
+        let topics = table.entry(group.to_owned()).or_default();
+        let bits = topics.entry(topic.to_owned()).or_default();
+        *bits = if forbidden {
+            *bits | FORBIDDEN_READ
+        } else {
+            *bits & !FORBIDDEN_READ
+        };
+        topics.retain(|_, bits| *bits != 0);
+        table.retain(|_, topics| !topics.is_empty());
+        inner.version.bump(now_ms);
+        self.forbidden.store(Arc::new(table));
+        Ok(true)
     }
 
     /// Number of groups, the system's included.

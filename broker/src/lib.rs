@@ -30,6 +30,7 @@ mod persist;
 #[cfg(feature = "planted-faults")]
 mod planted;
 pub mod pop;
+mod progress;
 mod read;
 mod registration;
 mod request_modes;
@@ -37,7 +38,9 @@ mod retry;
 mod routes;
 mod server;
 mod settings;
+mod stats;
 mod topic;
+mod unserved;
 mod version;
 
 pub use config::{Config, CreateConfig, FlushConfig, FlushMode, LimitsConfig, SegmentConfig};

@@ -14,6 +14,8 @@ use wire::WireError;
 const SEPARATOR: char = '@';
 /// Most `topic@group` pairs with offsets.
 const PAIRS_MAX: usize = 1_000_000;
+/// Most groups, and most topics of one, whose pulls are noted.
+const PULLED_GROUPS_MAX: usize = 100_000;
 /// The version is raised once per this many commits, as RocketMQ 5.4.0 `consumerOffsetUpdateVersionStep` says.
 const COMMITS_PER_VERSION: u64 = 500;
 
@@ -32,6 +34,8 @@ pub(crate) struct OffsetTable {
     commits: AtomicU64,
     dirty: AtomicBool,
     version: Mutex<DataVersion>,
+    /// The next offset each queue was told to read, for views: group → topic → queue → offset.
+    pulled: RwLock<Pairs>,
     /// Resets that an administrator asked for and no pull has seen yet: group → topic → queue → offset.
     resets: Mutex<Resets>,
 }
@@ -52,6 +56,7 @@ impl OffsetTable {
             commits: AtomicU64::new(0),
             dirty: AtomicBool::new(false),
             version: Mutex::new(DataVersion::new(now_ms)),
+            pulled: RwLock::default(),
             resets: Mutex::new(HashMap::new()),
         }
     }
@@ -218,6 +223,62 @@ impl OffsetTable {
             .collect()
     }
 
+    /// Notes where a pull was told to go on. Not kept over a restart, and only for groups that read a known pair.
+    pub(crate) fn note_pull(&self, group: &str, topic: &str, queue_id: i32, next: i64) {
+        let known = self
+            .pulled
+            .read()
+            .get(group)
+            .and_then(|topics| topics.get(topic).cloned());
+        let queues = match known {
+            Some(queues) => queues,
+            None => {
+                let mut pulled = self.pulled.write();
+                if !pulled.contains_key(group) && pulled.len() >= PULLED_GROUPS_MAX {
+                    return;
+                }
+                let topics = pulled.entry(group.to_owned()).or_default();
+                if topics.len() >= PULLED_GROUPS_MAX {
+                    return;
+                }
+                topics.entry(topic.to_owned()).or_default().clone()
+            }
+        };
+        queues.lock().insert(queue_id, next);
+    }
+
+    /// Where the last pull of a queue was told to go on.
+    pub(crate) fn pulled(&self, group: &str, topic: &str, queue_id: i32) -> Option<i64> {
+        let pulled = self.pulled.read();
+        let queues = pulled.get(group)?.get(topic)?.lock();
+        queues.get(&queue_id).copied()
+    }
+
+    /// The smallest offset of each queue over all groups but `left_out`; offsets below `min_of` the queue do not count.
+    pub(crate) fn min_of_groups(
+        &self,
+        topic: &str,
+        left_out: &[&str],
+        min_of: impl Fn(i32) -> i64,
+    ) -> BTreeMap<i32, i64> {
+        let mut least: BTreeMap<i32, i64> = BTreeMap::new();
+        for (group, topics) in self.pairs.read().iter() {
+            if left_out.contains(&group.as_str()) {
+                continue;
+            }
+            let Some(queues) = topics.get(topic) else {
+                continue;
+            };
+            for (queue_id, offset) in queues.lock().iter() {
+                if *offset >= min_of(*queue_id) {
+                    let entry = least.entry(*queue_id).or_insert(*offset);
+                    *entry = (*entry).min(*offset);
+                }
+            }
+        }
+        least
+    }
+
     /// Forgets a topic in every group.
     pub(crate) fn remove_topic(&self, topic: &str) {
         let mut removed = 0;
@@ -228,6 +289,9 @@ impl OffsetTable {
         });
         self.pair_count.fetch_sub(removed, Ordering::Relaxed);
         drop(pairs);
+        for topics in self.pulled.write().values_mut() {
+            topics.remove(topic);
+        }
         self.resets.lock().values_mut().for_each(|topics| {
             topics.remove(topic);
         });
@@ -241,6 +305,7 @@ impl OffsetTable {
                 .fetch_sub(topics.len() as u64, Ordering::Relaxed);
         }
         drop(pairs);
+        self.pulled.write().remove(group);
         self.resets.lock().remove(group);
     }
 

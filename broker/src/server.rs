@@ -37,6 +37,7 @@ use crate::registration::Registration;
 use crate::request_modes::RequestModes;
 use crate::routes::Routes;
 use crate::settings::LiveSettings;
+use crate::stats::Stats;
 use crate::topic::{PERM_READ_WRITE, TopicConfig, TopicTable, system_topics};
 use crate::version::DataVersion;
 
@@ -333,6 +334,7 @@ fn open(
         registration,
         routes,
         modes: RequestModes::default(),
+        stats: Stats::new(clock.monotonic()),
         metrics: Metrics::default(),
         store_host: advertised,
         started_ms: now_ms,

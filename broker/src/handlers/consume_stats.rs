@@ -1,33 +1,20 @@
-//! Codes 208, 300 and 343: how far groups are, and who reads what.
+//! Codes 208, 300, 317 and 343: how far groups are, and who reads what.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use remoting::Connection;
-use serde::Serialize;
 use wire::Command;
 use wire::body::MessageQueue;
+use wire::body::list::{GroupList, TopicList};
 use wire::body::queue::QueueMap;
+use wire::body::stats::{ConsumeStats, ConsumeStatsList, OffsetProgress};
 
 use super::offset::store_time;
 use super::{json_answer, success};
 use crate::broker::Broker;
 use crate::error::BrokerError;
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct QueueProgress {
-    broker_offset: i64,
-    consumer_offset: i64,
-    last_timestamp: i64,
-    pull_offset: i64,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ConsumeStats {
-    consume_tps: f64,
-    offset_table: QueueMap<QueueProgress>,
-}
+use crate::progress;
 
 /// Code 208. An unknown group has an empty table: tools then ask who is connected.
 pub(crate) fn stats(
@@ -51,41 +38,78 @@ pub(crate) fn stats(
             .collect(),
         (None, None) => broker.offsets.topics_of(&group),
     };
-    let mut table = QueueMap::default();
+    let mut stats = ConsumeStats::default();
     for topic in topics {
-        let Some(config) = broker.topics.get(&topic) else {
-            continue;
-        };
-        let committed = broker.offsets.of_topic(&group, &topic);
-        for queue_id in 0..config.read_queue_nums {
-            let consumer_offset = committed.get(&queue_id).copied().unwrap_or(0).max(0);
-            let last = if consumer_offset > 0 {
-                store_time(broker, &topic, queue_id, consumer_offset - 1)
-            } else {
-                None
-            };
-            table.insert(
-                MessageQueue::new(topic.clone(), broker.config.name.clone(), queue_id),
-                QueueProgress {
-                    broker_offset: broker.store.queue(&topic, queue_id).max.to_wire(),
-                    consumer_offset,
-                    last_timestamp: last.unwrap_or(0),
-                    pull_offset: consumer_offset,
-                },
-            );
+        if let Some(queues) = of_topic(broker, &group, &topic) {
+            stats.consume_tps += queues.consume_tps;
+            stats.offset_table.0.extend(queues.offset_table.0);
         }
     }
-    let body = wire::json::to_vec_apache(&ConsumeStats {
-        consume_tps: 0.0,
-        offset_table: table,
-    });
-    Ok(success().with_body(body))
+    Ok(success().with_body(wire::json::to_vec_apache(&stats)))
 }
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct GroupList {
-    group_list: Vec<String>,
+/// A group in the queues of one topic; `None` where there is no such topic.
+fn of_topic(broker: &Broker, group: &str, topic: &str) -> Option<ConsumeStats> {
+    let config = broker.topics.get(topic)?;
+    let mut table = QueueMap::default();
+    for queue_id in 0..config.read_queue_nums {
+        let progress = progress::of(broker, group, topic, queue_id);
+        let last = if progress.settled > 0 {
+            store_time(broker, topic, queue_id, progress.settled - 1)
+        } else {
+            None
+        };
+        table.insert(
+            MessageQueue::new(topic, broker.config.name.clone(), queue_id),
+            OffsetProgress {
+                broker_offset: progress.end,
+                consumer_offset: progress.settled,
+                last_timestamp: last.unwrap_or(0),
+                pull_offset: progress.given,
+            },
+        );
+    }
+    Some(ConsumeStats {
+        consume_tps: broker
+            .stats
+            .got_rate(group, topic, broker.clock.monotonic()),
+        offset_table: table,
+    })
+}
+
+/// Code 317: every group of the broker in every topic it has read; with `isOrder` only in ordered topics.
+pub(crate) fn all(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
+    let only_ordered = cmd.ext.bool("isOrder");
+    let mut answer = ConsumeStatsList {
+        broker_addr: Some(broker.store_host.to_string()),
+        ..ConsumeStatsList::default()
+    };
+    for group in broker.groups.names() {
+        let mut list = Vec::new();
+        for topic in broker.offsets.topics_of(&group) {
+            let ordered = broker.topics.get(&topic).is_some_and(|config| config.order);
+            if only_ordered && !ordered {
+                continue;
+            }
+            let Some(stats) = of_topic(broker, &group, &topic) else {
+                continue;
+            };
+            for queue in stats.offset_table.0.values() {
+                answer.total_diff += queue.broker_offset.saturating_sub(queue.consumer_offset);
+                answer.total_inflight_diff +=
+                    queue.pull_offset.saturating_sub(queue.consumer_offset);
+            }
+            list.push(stats);
+        }
+        answer
+            .consume_stats_list
+            .push(BTreeMap::from([(group.to_string(), list)]));
+    }
+    Ok(success().with_body(wire::json::to_vec_apache(&answer)))
 }
 
 /// Code 300.
@@ -102,13 +126,6 @@ pub(crate) fn groups_of_topic(
     Ok(json_answer(&GroupList { group_list: groups }))
 }
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct TopicList {
-    broker_addr: String,
-    topic_list: Vec<String>,
-}
-
 /// Code 343.
 pub(crate) fn topics_of_group(
     broker: &Arc<Broker>,
@@ -123,7 +140,7 @@ pub(crate) fn topics_of_group(
     topics.sort_unstable();
     topics.dedup();
     Ok(json_answer(&TopicList {
-        broker_addr: broker.store_host.to_string(),
+        broker_addr: Some(broker.store_host.to_string()),
         topic_list: topics,
     }))
 }

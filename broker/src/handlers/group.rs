@@ -18,13 +18,32 @@ pub(crate) fn update(
     cmd: &Command,
     _conn: &Arc<Connection>,
 ) -> Result<Command, BrokerError> {
-    let mut config: GroupConfig = json_body(cmd)?;
-    names::check_group(&config.group_name).map_err(BrokerError::Invalid)?;
+    let config: GroupConfig = json_body(cmd)?;
+    check(&config)?;
+    if apply(broker, config)? {
+        broker.save_groups()?;
+    }
+    Ok(success())
+}
+
+/// Whether there may be such a group.
+///
+/// # Errors
+/// A bad name.
+pub(crate) fn check(config: &GroupConfig) -> Result<(), BrokerError> {
+    names::check_group(&config.group_name).map_err(BrokerError::Invalid)
+}
+
+/// Puts the group into the table; whether that changed it. Writing the table is the caller's. Attributes are changes of
+/// those it has: `+name`, `-name`, or a name.
+///
+/// # Errors
+/// The table is full.
+pub(crate) fn apply(broker: &Broker, mut config: GroupConfig) -> Result<bool, BrokerError> {
     let group = config.group_name.clone();
     let change = broker
         .groups
         .modify(&group, broker.now_ms(), |known| {
-            // Attributes of a request are changes: `+name=value`, `-name`.
             let mut attributes = known
                 .map(|known| known.attributes.clone())
                 .unwrap_or_default();
@@ -54,10 +73,9 @@ pub(crate) fn update(
         })
         .ok_or(BrokerError::Full("group"))?;
     if change.changed {
-        broker.save_groups()?;
         tracing::info!(group = %group, "group set");
     }
-    Ok(success())
+    Ok(change.changed)
 }
 
 /// Code 207. Removes the group with its leases; its offsets where the caller asks for that.
@@ -83,6 +101,7 @@ pub(crate) fn delete(
         broker.save_modes()?;
     }
     broker.group_removed(&group)?;
+    broker.stats.forget_group(&group);
     if clean {
         broker.offsets.remove_group(&group);
         broker.save_offsets()?;

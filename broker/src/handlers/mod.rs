@@ -2,14 +2,20 @@
 
 pub(crate) mod assignment;
 pub(crate) mod broker_config;
+pub(crate) mod broker_stats;
+pub(crate) mod cleanup;
 pub(crate) mod consume_stats;
 pub(crate) mod consumer_call;
 pub(crate) mod consumer_info;
 pub(crate) mod consumer_status;
+pub(crate) mod forbidden;
 pub(crate) mod gantry_group;
 pub(crate) mod gantry_topic;
 pub(crate) mod group;
+pub(crate) mod group_offsets;
 pub(crate) mod heartbeat;
+pub(crate) mod inspect;
+pub(crate) mod lists;
 pub(crate) mod lock;
 pub(crate) mod offset;
 pub(crate) mod pull;
@@ -20,6 +26,7 @@ pub(crate) mod send;
 pub(crate) mod send_back;
 pub(crate) mod send_batch;
 pub(crate) mod send_request;
+pub(crate) mod time_span;
 pub(crate) mod topic;
 pub(crate) mod view;
 

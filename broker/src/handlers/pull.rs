@@ -94,6 +94,7 @@ const FORBIDDEN_BROKER: i32 = 1;
 const FORBIDDEN_GROUP: i32 = 2;
 const FORBIDDEN_TOPIC: i32 = 3;
 const FORBIDDEN_BROADCAST: i32 = 4;
+const FORBIDDEN_PAIR: i32 = 5;
 
 fn prepare(broker: &Arc<Broker>, cmd: &Command) -> Result<(Pull, Option<Duration>), Refused> {
     let plain = |error: BrokerError| (error, None);
@@ -134,6 +135,14 @@ fn prepare(broker: &Arc<Broker>, cmd: &Command) -> Result<(Pull, Option<Duration
             names::shorten(&topic)
         );
         return Err((BrokerError::Forbidden(text), Some(FORBIDDEN_TOPIC)));
+    }
+    if broker.groups.is_forbidden(&group, &topic) {
+        let text = format!(
+            "the consumer group[{}] is forbidden for topic[{}]",
+            names::shorten(&group),
+            names::shorten(&topic)
+        );
+        return Err((BrokerError::Forbidden(text), Some(FORBIDDEN_PAIR)));
     }
     if queue_id < 0 || queue_id >= known.read_queue_nums {
         return Err(plain(BrokerError::Invalid(format!(
@@ -323,7 +332,17 @@ fn answer(broker: &Broker, pull: &Pull, outcome: ReadOutcome) -> Command {
             .get_messages
             .inc_by(outcome.records.len() as u64);
         broker.metrics.get_bytes.inc_by(outcome.bytes as u64);
+        broker.stats.got(
+            &pull.group,
+            &pull.topic,
+            outcome.records.len() as u64,
+            outcome.bytes as u64,
+            broker.clock.monotonic(),
+        );
     }
+    broker
+        .offsets
+        .note_pull(&pull.group, &pull.topic, pull.queue_id, outcome.next);
     let mut response = Command::response(code).with_remark(outcome.status.name());
     let ext = &mut response.ext;
     ext.put("suggestWhichBrokerId", pull.slow_broker);

@@ -222,6 +222,9 @@ pub(crate) fn store(
         .put_took(broker.clock.monotonic().since(start));
     broker.metrics.put_messages.inc();
     broker
+        .stats
+        .put(request.topic, 1, u64::from(outcome.wrote_bytes), start);
+    broker
         .metrics
         .put_bytes
         .inc_by(u64::from(outcome.wrote_bytes));

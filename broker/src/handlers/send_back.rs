@@ -131,8 +131,11 @@ fn put_back(broker: &Arc<Broker>, cmd: &Command) -> Result<Option<AppendOutcome>
     let outcome = broker
         .append(&MessageDraft::from(fields))
         .map_err(super::send::too_large)?;
+    let now = broker.clock.monotonic();
+    broker.stats.sent_back(&group, view.topic, now);
     if dead {
         broker.metrics.dead_letters.inc();
+        broker.stats.dead(&group, view.topic, now);
     }
     Ok(Some(outcome))
 }

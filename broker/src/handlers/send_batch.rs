@@ -85,11 +85,16 @@ pub(crate) fn store(
         return Err(BrokerError::Internal("a batch without outcome"));
     };
     broker.metrics.put_messages.inc_by(outcomes.len() as u64);
-    broker.metrics.put_bytes.inc_by(
-        outcomes
-            .iter()
-            .map(|outcome| u64::from(outcome.wrote_bytes))
-            .sum(),
+    let bytes = outcomes
+        .iter()
+        .map(|outcome| u64::from(outcome.wrote_bytes))
+        .sum();
+    broker.metrics.put_bytes.inc_by(bytes);
+    broker.stats.put(
+        request.topic,
+        outcomes.len() as u64,
+        bytes,
+        broker.clock.monotonic(),
     );
     let ids: Vec<String> = outcomes
         .iter()

@@ -45,29 +45,81 @@ pub(crate) fn update(
             names::shorten(filter_type)
         )));
     }
-    check_change(&topic)?;
-    check_shape(read, write, perm)?;
-    let changes = parse_attributes(ext.get("attributes").unwrap_or(""))?;
+    let wanted = Wanted {
+        config: TopicConfig {
+            order: ext.bool("order"),
+            topic_filter_type: filter_type.to_owned(),
+            topic_sys_flag: ext
+                .get("topicSysFlag")
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(0),
+            write_queue_nums: write,
+            ..TopicConfig::new(&topic, read, perm)
+        },
+        changes: parse_attributes(ext.get("attributes").unwrap_or(""))?,
+    };
+    wanted.check()?;
+    if apply(broker, wanted)? {
+        broker.save_topics()?;
+    }
+    Ok(success())
+}
+
+/// What a topic shall be: its attributes are changes of those it has.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    config: TopicConfig,
+    changes: Vec<(String, Option<String>)>,
+}
+
+impl Wanted {
+    /// Of an entry of a list, whose attributes are named `+name` or `-name`.
+    ///
+    /// # Errors
+    /// No topic can be so.
+    pub(crate) fn of(mut config: TopicConfig) -> Result<Self, BrokerError> {
+        let parts: Vec<String> = std::mem::take(&mut config.attributes)
+            .into_iter()
+            .map(|(name, value)| match name.strip_prefix('-') {
+                Some(_) => name,
+                None => format!("{name}={value}"),
+            })
+            .collect();
+        let wanted = Self {
+            changes: parse_attributes(&parts.join(","))?,
+            config,
+        };
+        wanted.check()?;
+        Ok(wanted)
+    }
+
+    fn check(&self) -> Result<(), BrokerError> {
+        let config = &self.config;
+        check_change(&config.topic_name)?;
+        check_shape(config.read_queue_nums, config.write_queue_nums, config.perm)
+    }
+}
+
+/// Puts the topic into the table; whether that changed it. Writing the table is the caller's.
+///
+/// # Errors
+/// The table is full.
+pub(crate) fn apply(broker: &Broker, wanted: Wanted) -> Result<bool, BrokerError> {
+    let Wanted { config, changes } = wanted;
+    let topic = config.topic_name.clone();
     let change = broker
         .topics
         .modify(&topic, broker.now_ms(), |known| {
             let mut config = TopicConfig {
-                order: ext.bool("order"),
-                topic_filter_type: filter_type.to_owned(),
-                topic_sys_flag: ext
-                    .get("topicSysFlag")
-                    .and_then(|text| text.parse().ok())
-                    .unwrap_or(0),
-                write_queue_nums: write,
                 attributes: known
                     .map(|known| known.attributes.clone())
                     .unwrap_or_default(),
-                ..TopicConfig::new(&topic, read, perm)
+                ..config
             };
-            for (name, value) in &changes {
+            for (name, value) in changes {
                 match value {
-                    Some(value) => config.attributes.insert(name.clone(), value.clone()),
-                    None => config.attributes.remove(name),
+                    Some(value) => config.attributes.insert(name, value),
+                    None => config.attributes.remove(&name),
                 };
             }
             let changed = known.is_some_and(|known| *known != config);
@@ -80,10 +132,16 @@ pub(crate) fn update(
         })
         .ok_or(BrokerError::Full("topic"))?;
     if change.changed {
-        broker.save_topics()?;
-        tracing::info!(topic = %topic, read, write, perm, "topic set");
+        let config = &change.config;
+        tracing::info!(
+            topic,
+            read = config.read_queue_nums,
+            write = config.write_queue_nums,
+            perm = config.perm,
+            "topic set"
+        );
     }
-    Ok(success())
+    Ok(change.changed)
 }
 
 /// A change by native tools moves Gantry's version on too, if there is one.
@@ -209,6 +267,7 @@ pub(crate) fn remove(broker: &Arc<Broker>, topic: &str) -> Result<(), BrokerErro
     if broker.modes.remove_topic(topic) {
         broker.save_modes()?;
     }
+    broker.stats.forget_topic(topic);
     broker.offsets.remove_topic(topic);
     broker.topic_removed(topic)?;
     broker.store.remove_topic(topic)?;
@@ -319,7 +378,7 @@ pub(crate) fn stats(
     }
     let body = wire::json::to_vec_apache(&TopicStats {
         offset_table: table,
-        topic_put_tps: 0.0,
+        topic_put_tps: broker.stats.put_rate(&topic, broker.clock.monotonic()),
     });
     Ok(success().with_body(body))
 }

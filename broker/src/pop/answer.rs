@@ -40,7 +40,7 @@ impl Kind {
 /// The answer to a pop that leased messages.
 pub(super) fn found(broker: &Broker, waiting: Waiting, swept: Swept) {
     let (ask, gantry) = (&waiting.ask, waiting.form == Form::Gantry);
-    count(broker, &swept);
+    count(broker, &waiting, &swept);
     let header = PopResponse {
         pop_time_ms: swept.pop_time_ms,
         invisible_ms: i64::try_from(ask.invisible_ms).unwrap_or(i64::MAX),
@@ -76,7 +76,7 @@ pub(super) fn found(broker: &Broker, waiting: Waiting, swept: Swept) {
     waiting.to.send(response);
 }
 
-fn count(broker: &Broker, swept: &Swept) {
+fn count(broker: &Broker, waiting: &Waiting, swept: &Swept) {
     let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let messages = number(swept.leased.len());
     broker.pop.numbers.leased.inc_by(messages);
@@ -84,6 +84,14 @@ fn count(broker: &Broker, swept: &Swept) {
     broker.metrics.get_messages.inc_by(messages);
     let bytes = swept.leased.iter().map(|leased| leased.record.len()).sum();
     broker.metrics.get_bytes.inc_by(number(bytes));
+    let ask = &waiting.ask;
+    broker.stats.got(
+        &ask.group,
+        &ask.topic,
+        messages,
+        number(bytes),
+        broker.clock.monotonic(),
+    );
 }
 
 /// One entry per message, in body order.

@@ -109,6 +109,7 @@ fn parse_pop(broker: &Arc<Broker>, cmd: &Command) -> Result<(Ask, Form, u64), Br
     }
     let deadline_ms = wait_ms(broker, request.born_time_ms, request.poll_ms, gantry);
     check_topic(broker, &request.topic, request.queue_id)?;
+    check_allowed(broker, &request.consumer_group, &request.topic)?;
     let (config, rules) = check_group(broker, &request.consumer_group)?;
     let filter = if gantry {
         check_kind(broker, &request.consumer_group)?;
@@ -252,6 +253,18 @@ fn check_group(
         return Err(BrokerError::NotSupported("ordered delivery to leases"));
     }
     Ok((config, rules))
+}
+
+/// An administrator may have taken the group's right to read the topic away.
+fn check_allowed(broker: &Broker, group: &str, topic: &str) -> Result<(), BrokerError> {
+    if broker.groups.is_forbidden(group, topic) {
+        return Err(BrokerError::Forbidden(format!(
+            "the consumer group[{}] is forbidden for topic[{}]",
+            core_names::shorten(group),
+            core_names::shorten(topic)
+        )));
+    }
+    Ok(())
 }
 
 /// A group has members of one kind at a time.

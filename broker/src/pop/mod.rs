@@ -48,8 +48,8 @@ pub(crate) use handle_settle::{ack, batch_ack, change_invisible, settle};
 pub(crate) use names::is_retry_of;
 pub(crate) use position::{Start, set_position, start_at};
 pub(crate) use service::{
-    Workers, abandon, forget, group_changed, lag, lease_members, oldest_ready, release_waiting,
-    start, stop,
+    Workers, abandon, forget, group_changed, lag, lease_members, oldest_ready, progress,
+    release_waiting, start, stop,
 };
 pub(crate) use waiting::arrived;
 

@@ -143,6 +143,9 @@ fn put_one_back(
     if dead {
         pop.numbers.dead.inc();
         broker.metrics.dead_letters.inc();
+        let key = &slot.key;
+        let now = broker.clock.monotonic();
+        broker.stats.dead(&key.group, &key.topic, now);
     } else {
         pop.numbers.returned.inc();
     }

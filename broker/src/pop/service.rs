@@ -244,6 +244,28 @@ pub(crate) fn lag(broker: &Broker, group: &str, topic: &str) -> Vec<QueueLag> {
     queues
 }
 
+/// What lease members have settled of a queue, and what is given out next; `None` where no lease member ever came, or a
+/// native member took over since.
+pub(crate) fn progress(
+    broker: &Broker,
+    group: &str,
+    topic: &str,
+    queue_id: i32,
+) -> Option<(i64, i64)> {
+    let slot = broker.pop.table.get(group, topic, queue_id)?;
+    let locked = slot.lock()?;
+    let state = locked.state();
+    let committed = broker
+        .offsets
+        .get(group, topic, queue_id)
+        .and_then(|offset| u64::try_from(offset).ok());
+    if state.mirrored != committed {
+        return None;
+    }
+    let settled = state.ack_floor().min(state.next);
+    Some((signed(settled), signed(state.next)))
+}
+
 /// Store time (epoch ms) of the oldest message that is next to be delivered in one of `queues`.
 pub(crate) fn oldest_ready(broker: &Broker, queues: &[QueueLag]) -> Option<i64> {
     let ready = queues

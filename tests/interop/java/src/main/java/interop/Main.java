@@ -12,6 +12,7 @@ import java.util.Arrays;
  * consume --namesrv A --topic T --group G [--tags expr] [--expect N] [--timeout s] [--settle ms] [--threads N]
  *         [--batch N] [--max-reconsume N] [--fail always|first] [--delay-level N]
  * admin   ARGS of mqadmin
+ * admins  many of them: see {@link AdminSession}
  * </pre>
  */
 public final class Main {
@@ -24,9 +25,10 @@ public final class Main {
         switch (command) {
             case "produce" -> Produce.run(new Options(rest));
             case "consume" -> Consume.run(new Options(rest));
+            case "admins" -> AdminSession.run();
             case "admin" -> org.apache.rocketmq.tools.command.MQAdminStartup.main(rest);
             default -> {
-                System.err.println("usage: produce|consume|admin ...");
+                System.err.println("usage: produce|consume|admin|admins ...");
                 System.exit(2);
             }
         }

@@ -1,0 +1,53 @@
+//! Codes 306, 316, 329 and 908: an administrator asks for what the broker does by itself, now.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use remoting::Connection;
+use wire::Command;
+
+use super::{success, topic};
+use crate::broker::Broker;
+use crate::error::BrokerError;
+use crate::names;
+
+/// Code 306: queue files without a message in the log go, as they do behind each deletion of log files.
+pub(crate) fn queues(
+    broker: &Arc<Broker>,
+    _cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
+    broker.store.step_maintain(true);
+    Ok(success())
+}
+
+/// Code 316: queues of topics that are not in the table go. The system's stay.
+pub(crate) fn topics(
+    broker: &Arc<Broker>,
+    _cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
+    let unused: BTreeSet<String> = broker
+        .store
+        .topics()
+        .into_iter()
+        .map(|(topic, _)| topic)
+        .filter(|topic| !names::is_system_topic(topic) && !broker.topics.contains(topic))
+        .collect();
+    for name in unused {
+        tracing::info!(topic = %names::shorten(&name), "queues without a topic removed");
+        topic::remove(broker, &name)?;
+    }
+    Ok(success())
+}
+
+/// Code 908 sets how far a follower's leader has flushed; a leader has nothing to set (RocketMQ 5.4.0
+/// `AdminBrokerProcessor`).
+pub(crate) fn master_flush_offset(
+    _broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
+    cmd.ext.required::<i64>("masterFlushOffset")?;
+    Ok(success())
+}

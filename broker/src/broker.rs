@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admission::Admission;
-use crate::clients::{Consumers, Producers};
+use crate::clients::{Consumers, Kinds, Producers};
 use crate::config::Config;
 use crate::delay::Delay;
 use crate::durability::Durability;
@@ -77,6 +77,8 @@ pub(crate) struct Broker {
     pub(crate) producers: Producers,
     /// Connected consumers.
     pub(crate) consumers: Consumers,
+    /// Which kind of member each group has.
+    pub(crate) kinds: Kinds,
     /// Queue locks of orderly consumers.
     pub(crate) locks: LockTable,
     /// Groups that pop instead of pulling.
@@ -287,7 +289,7 @@ impl Broker {
     /// Forgets members that fell silent, locks that ran out. Called about once a second.
     pub(crate) fn housekeep(self: &Arc<Self>, now: Monotonic) {
         self.producers.expire(now);
-        for (group, member) in self.consumers.expire(now) {
+        for (group, member) in self.consumers.expire(now, self.kinds.native_silence()) {
             crate::handlers::heartbeat::member_left(self, &group, &member);
         }
         self.locks.expire(now);

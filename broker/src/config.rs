@@ -75,6 +75,8 @@ pub struct LimitsConfig {
     pub admin: u32,
     /// Client connections.
     pub connections: u32,
+    /// Messages this close to the end of the log are taken to be in memory; older ones are read on threads of their own.
+    pub hot: ByteSize,
 }
 
 impl Default for LimitsConfig {
@@ -88,6 +90,27 @@ impl Default for LimitsConfig {
             long_polls: 100_000,
             admin: 64,
             connections: 20_000,
+            hot: ByteSize::mib(256),
+        }
+    }
+}
+
+/// Section `members`: how long a silent member keeps its group for its kind. A group has members that lease messages
+/// (REST, WebSocket, POP) or members that pull them, never both.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MembersConfig {
+    /// After the last call of a lease member.
+    pub lease_silence: Millis,
+    /// After the last heartbeat of a member that pulls.
+    pub native_silence: Millis,
+}
+
+impl Default for MembersConfig {
+    fn default() -> Self {
+        Self {
+            lease_silence: Millis::secs(60),
+            native_silence: Millis::secs(120),
         }
     }
 }
@@ -142,6 +165,8 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// See [`CreateConfig`].
     pub create: CreateConfig,
+    /// See [`MembersConfig`].
+    pub members: MembersConfig,
     /// `async`: followers are not waited for. The only mode so far.
     pub replication: String,
     /// Second port for producers at listen − 2, as old clients expect. Left out where it is taken.
@@ -166,6 +191,7 @@ impl Default for Config {
             segment: SegmentConfig::default(),
             limits: LimitsConfig::default(),
             create: CreateConfig::default(),
+            members: MembersConfig::default(),
             replication: "async".to_owned(),
             fast_port: true,
             admin_listen: AdminListen::Auto,
@@ -285,6 +311,16 @@ impl Settings for Config {
             "limits.connections",
             "must not be 0",
         );
+        for (key, silence) in [
+            ("members.lease_silence", self.members.lease_silence),
+            ("members.native_silence", self.members.native_silence),
+        ] {
+            check(
+                (1_000..=3_600_000).contains(&silence.0),
+                key,
+                "must be 1s to 1h",
+            );
+        }
         check(
             self.replication == "async",
             "replication",

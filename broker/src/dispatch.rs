@@ -36,6 +36,7 @@ pub(crate) fn dispatch(broker: &Arc<Broker>, fast: bool, cmd: Command, to: Respo
         RequestCode::PopMessage if !fast => pop::pop(broker, &cmd, to),
         RequestCode::Notification if !fast => pop::notify(broker, &cmd, to),
         RequestCode::PollingInfo if !fast => inline(broker, &cmd, to, pop::polling_info),
+        RequestCode::PeekMessage if !fast => blocking(broker, cmd, to, pop::peek),
         RequestCode::AckMessage => pop::ack(broker, &cmd, to),
         RequestCode::BatchAckMessage => pop::batch_ack(broker, &cmd, to),
         RequestCode::ChangeMessageInvisibletime => pop::change_invisible(broker, &cmd, to),

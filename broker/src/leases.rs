@@ -11,11 +11,6 @@ use crate::pop;
 use crate::topic::TopicConfig;
 
 impl Broker {
-    /// Lease members of a group that are alive, by label.
-    pub(crate) fn lease_members(&self, group: &str) -> Vec<String> {
-        pop::lease_members(self, group)
-    }
-
     /// Moves the group in one queue: leases there are void, delivery continues at `offset`. Durable when it returns.
     ///
     /// # Errors
@@ -49,6 +44,7 @@ impl Broker {
                 crate::handlers::topic::remove(self, name)?;
             }
         }
+        self.forget_members(group);
         pop::forget(self, Some(group), None)
     }
 

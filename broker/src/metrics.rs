@@ -64,6 +64,8 @@ pub(crate) struct Metrics {
     pub(crate) dead_letters: Counter,
     /// Heartbeats or pulls refused since leases live in the group.
     pub(crate) group_mode_conflicts: Counter,
+    /// Pulls and pops that read old messages.
+    pub(crate) cold_reads: Counter,
     /// Requests refused for overload.
     pub(crate) busy: Counter,
     /// Longest put in ms.
@@ -91,6 +93,7 @@ impl Default for Metrics {
             delayed: Counter::default(),
             dead_letters: Counter::default(),
             group_mode_conflicts: Counter::default(),
+            cold_reads: Counter::default(),
             busy: Counter::default(),
             put_max_ms: AtomicU64::new(0),
             samples: Mutex::new(VecDeque::new()),
@@ -102,7 +105,7 @@ impl Default for Metrics {
 impl Metrics {
     /// Registers the counters.
     pub(crate) fn register(&self, registry: &mut Registry) {
-        let list: [(&str, &str, &Counter); 11] = [
+        let list: [(&str, &str, &Counter); 12] = [
             (
                 "put_messages",
                 "Messages stored for clients",
@@ -136,6 +139,11 @@ impl Metrics {
                 "group_mode_conflicts",
                 "Native requests refused since leases live in the group",
                 &self.group_mode_conflicts,
+            ),
+            (
+                "cold_reads",
+                "Pulls and pops that read old messages, on threads of their own",
+                &self.cold_reads,
             ),
             ("busy", "Requests refused for overload", &self.busy),
         ];

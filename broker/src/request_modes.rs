@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 use wire::WireError;
-use wire::body::assignment::{RequestModes as ModesFile, SetRequestMode};
+use wire::body::assignment::{RequestMode, RequestModes as ModesFile, SetRequestMode};
 
 /// Most settings in all.
 const MODES_MAX: usize = 200_000;
@@ -56,6 +56,16 @@ impl RequestModes {
         self.topics.lock().get(topic)?.get(group).cloned()
     }
 
+    /// Whether the group pops, be it one topic only.
+    pub(crate) fn pops(&self, group: &str) -> bool {
+        let topics = self.topics.lock();
+        topics.values().any(|groups| {
+            groups
+                .get(group)
+                .is_some_and(|set| set.mode == RequestMode::Pop)
+        })
+    }
+
     /// Forgets a topic. Whether anything was set.
     pub(crate) fn remove_topic(&self, topic: &str) -> bool {
         self.topics.lock().remove(topic).is_some()
@@ -75,7 +85,6 @@ impl RequestModes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::body::assignment::RequestMode;
 
     #[test]
     fn the_file_has_apaches_shape_and_is_read_again() {

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admission::Admission;
 use crate::broker::{Broker, DayTotals};
-use crate::clients::{Consumers, Producers};
+use crate::clients::{Consumers, Kinds, Producers};
 use crate::config::{Config, FlushMode};
 use crate::delay::{self, Delay};
 use crate::durability::Durability;
@@ -335,6 +335,7 @@ fn open(
         routes,
         modes: RequestModes::default(),
         stats: Stats::new(clock.monotonic()),
+        kinds: Kinds::new(&config.members),
         metrics: Metrics::default(),
         store_host: advertised,
         started_ms: now_ms,

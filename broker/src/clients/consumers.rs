@@ -1,7 +1,8 @@
 //! Consumers by group: members, subscriptions, and what changed with a heartbeat.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clock::Monotonic;
 use parking_lot::Mutex;
@@ -155,7 +156,7 @@ impl Consumers {
         &self,
         group: &str,
         beat: ConsumerHeartbeat,
-        member: Member,
+        mut member: Member,
     ) -> Option<bool> {
         let mut guard = self.inner.lock();
         let inner = &mut *guard;
@@ -188,6 +189,8 @@ impl Consumers {
         for id in stale {
             entry.members.remove(&id);
         }
+        let known = entry.members.get(&member.conn.id());
+        member.pops |= known.is_some_and(|known| known.pops);
         let joined = entry.members.insert(member.conn.id(), member).is_none();
         let resubscribed = beat
             .subscriptions
@@ -226,7 +229,7 @@ impl Consumers {
     }
 
     /// Forgets members that have been silent too long, with their groups.
-    pub(crate) fn expire(&self, now: Monotonic) -> Vec<(String, Member)> {
+    pub(crate) fn expire(&self, now: Monotonic, silence: Duration) -> Vec<(String, Member)> {
         let mut inner = self.inner.lock();
         let gone: Vec<(u64, String)> = inner
             .groups
@@ -235,7 +238,7 @@ impl Consumers {
                 group
                     .members
                     .iter()
-                    .filter(|(_, m)| !m.is_live(now))
+                    .filter(|(_, m)| !m.is_live(now, silence))
                     .map(move |(id, _)| (*id, name.clone()))
             })
             .collect();
@@ -294,21 +297,34 @@ impl Consumers {
         ids
     }
 
-    /// Members that are present now: the native kind, in the way of leases.
-    pub(crate) fn live_ids(&self, group: &str, now: Monotonic) -> Vec<Arc<str>> {
-        self.inner
-            .lock()
+    /// Client ids of the members that are present now and `wanted`, each once, sorted.
+    pub(crate) fn live(
+        &self,
+        group: &str,
+        now: Monotonic,
+        silence: Duration,
+        wanted: impl Fn(&Member) -> bool,
+    ) -> Vec<String> {
+        let inner = self.inner.lock();
+        let Some(group) = inner.groups.get(group) else {
+            return Vec::new();
+        };
+        let live = group
+            .members
+            .values()
+            .filter(|member| member.is_live(now, silence) && wanted(member));
+        let ids: BTreeSet<String> = live.map(|member| member.client_id.to_string()).collect();
+        ids.into_iter().collect()
+    }
+
+    /// Notes that a member pops; false when there is no such member.
+    pub(crate) fn note_pops(&self, conn_id: u64, group: &str) -> bool {
+        let mut inner = self.inner.lock();
+        let member = inner
             .groups
-            .get(group)
-            .map(|group| {
-                group
-                    .members
-                    .values()
-                    .filter(|m| m.is_live(now))
-                    .map(|m| m.client_id.clone())
-                    .collect()
-            })
-            .unwrap_or_default()
+            .get_mut(group)
+            .and_then(|group| group.members.get_mut(&conn_id));
+        member.map(|member| member.pops = true).is_some()
     }
 
     /// Everything about a group.

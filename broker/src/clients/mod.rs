@@ -1,7 +1,9 @@
 //! Who is connected: producers and consumers by group, known from their heartbeats.
 
+mod activity;
 mod call;
 mod consumers;
+mod kind;
 mod producers;
 
 use std::sync::Arc;
@@ -12,9 +14,10 @@ use wire::Language;
 
 pub(crate) use call::{call_member, pass_on};
 pub(crate) use consumers::{ConsumerHeartbeat, Consumers, Subscription};
+pub(crate) use kind::Kinds;
 pub(crate) use producers::Producers;
 
-/// Longest silence of a member before it is forgotten.
+/// Longest silence of a producer before it is forgotten.
 pub(crate) const MEMBER_SILENCE: std::time::Duration = std::time::Duration::from_secs(120);
 /// Most members of one group.
 pub(crate) const MEMBERS_MAX: usize = 20_000;
@@ -36,11 +39,13 @@ pub(crate) struct Member {
     pub(crate) seen: Monotonic,
     /// Wall time of the last heartbeat, in ms, for views.
     pub(crate) seen_ms: u64,
+    /// It leases messages (POP) rather than pulling them.
+    pub(crate) pops: bool,
 }
 
 impl Member {
     /// Whether the member counts as present.
-    pub(crate) fn is_live(&self, now: Monotonic) -> bool {
-        !self.conn.is_closed() && now.since(self.seen) < MEMBER_SILENCE
+    pub(crate) fn is_live(&self, now: Monotonic, silence: std::time::Duration) -> bool {
+        !self.conn.is_closed() && now.since(self.seen) < silence
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clock::Monotonic;
 use parking_lot::Mutex;
 
-use super::{MEMBERS_MAX, Member};
+use super::{MEMBER_SILENCE, MEMBERS_MAX, Member};
 use crate::group::GROUPS_MAX;
 
 #[derive(Debug, Default)]
@@ -90,10 +90,12 @@ impl Producers {
     pub(crate) fn expire(&self, now: Monotonic) {
         let mut inner = self.inner.lock();
         inner.groups.retain(|_, members| {
-            members.retain(|_, member| member.is_live(now));
+            members.retain(|_, member| member.is_live(now, MEMBER_SILENCE));
             !members.is_empty()
         });
-        inner.by_client.retain(|_, member| member.is_live(now));
+        inner
+            .by_client
+            .retain(|_, member| member.is_live(now, MEMBER_SILENCE));
         let Inner {
             by_client,
             of_connection,

@@ -174,6 +174,7 @@ fn accept(
         conn: conn.clone(),
         seen: broker.clock.monotonic(),
         seen_ms: broker.now_ms(),
+        pops: false,
     };
     for producer in &body.producer_data_set {
         if !producer.group_name.is_empty() {
@@ -188,16 +189,6 @@ fn accept(
         let Some(config) = broker.groups.get(group) else {
             continue;
         };
-        let leases = broker.lease_members(group);
-        if !leases.is_empty() {
-            broker.metrics.group_mode_conflicts.inc();
-            let error = BrokerError::GroupMode {
-                group: names::shorten(group),
-                members: leases.join(","),
-            };
-            refused = Some(error.to_response());
-            continue;
-        }
         let keep = body.is_short();
         let beat = ConsumerHeartbeat {
             consume_type: named(&consumer.consume_type, &CONSUME_TYPES),
@@ -212,7 +203,31 @@ fn accept(
             }),
         };
         let broadcasting = beat.message_model == "BROADCASTING";
-        let changed = broker.consumers.heartbeat(group, beat, member.clone());
+        let pops = broker.modes.pops(group) || beat.consume_type == "CONSUME_POP";
+        let member = Member {
+            pops,
+            ..member.clone()
+        };
+        let join = || broker.consumers.heartbeat(group, beat, member);
+        let joined = if pops {
+            Ok(join())
+        } else {
+            broker.enter_native(group, join)
+        };
+        let changed = match joined {
+            Ok(changed) => changed,
+            Err(error) => {
+                // One that was silent too long lost the group: it must not stand in the list of consumers any more.
+                if let Some(member) = broker.consumers.leave(conn.id(), group) {
+                    member_left(broker, group, &member);
+                }
+                refused = Some(error.to_response());
+                continue;
+            }
+        };
+        if changed == Some(true) {
+            crate::pop::kind_changed(broker, group);
+        }
         if changed == Some(true) && config.notify_consumer_ids_changed_enable && !broadcasting {
             notify(broker, group);
         }

@@ -90,6 +90,8 @@ pub(crate) fn update(
             known.queue_count()
         )));
     }
+    // The progress of leases is the log's: a late commit of a consumer that lost the group must not move it.
+    broker.check_native(&group)?;
     let mut response = success();
     response.ext.mark_present();
     if broker

@@ -23,8 +23,6 @@ const BYTES_DEFAULT: usize = 256 * 1024;
 const BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Longest wait.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// Further behind than this, a read may have to wait for the disk and leaves the connection's task.
-const HOT_BYTES: u64 = 256 << 20;
 
 /// A pull that passed its checks.
 #[derive(Debug)]
@@ -151,14 +149,7 @@ fn prepare(broker: &Arc<Broker>, cmd: &Command) -> Result<(Pull, Option<Duration
             known.read_queue_nums
         ))));
     }
-    let members = broker.lease_members(&group);
-    if !members.is_empty() {
-        broker.metrics.group_mode_conflicts.inc();
-        return Err(plain(BrokerError::GroupMode {
-            group,
-            members: members.join(","),
-        }));
-    }
+    broker.check_native(&group).map_err(plain)?;
     let filter = if sys_flag & flags::PULL_SUBSCRIPTION != 0 {
         Arc::new(
             Filter::parse(ext.get("expressionType"), ext.get("subscription"))
@@ -247,7 +238,7 @@ fn run(broker: &Arc<Broker>, pull: Pull, wait: Option<Duration>, to: Responder) 
         &pull.topic,
         pull.queue_id,
         pull.offset,
-        HOT_BYTES,
+        broker.config.limits.hot.0,
     ) {
         finish(broker, pull, wait, to);
         return;
@@ -257,7 +248,10 @@ fn run(broker: &Arc<Broker>, pull: Pull, wait: Option<Duration>, to: Responder) 
         .admission
         .read
         .run(broker, 0, move |admitted| match admitted {
-            Ok(()) => finish(&owner, pull, wait, to),
+            Ok(()) => {
+                owner.metrics.cold_reads.inc();
+                finish(&owner, pull, wait, to);
+            }
             Err(error) => to.send(refusal(&error)),
         });
 }
@@ -420,6 +414,10 @@ fn recheck(broker: &Arc<Broker>, mut held: HeldPull, left: Duration) {
 /// Answers a parked pull with what is there now.
 pub(crate) fn resume(broker: &Arc<Broker>, held: HeldPull) {
     let HeldPull { pull, to } = held;
+    // Its kind may have lost the group while it waited.
+    if let Err(error) = broker.check_native(&pull.group) {
+        return to.send(refusal(&error));
+    }
     match read_queue(broker, &pull) {
         Ok(outcome) => to.send(answer(broker, &pull, outcome)),
         Err(error) => to.send(refusal(&error)),

@@ -47,6 +47,7 @@ pub(super) fn found(broker: &Broker, waiting: Waiting, swept: Swept) {
         revive_queue_id: revive_queue(&ask.group, &ask.topic, 0),
         rest_num: i64::try_from(swept.rest).unwrap_or(i64::MAX),
         group_version: gantry.then_some(ask.rules.version),
+        gap: gantry.then(|| gaps(&swept)).flatten(),
         leases: gantry.then(|| leases(&swept, ask.invisible_ms)),
         ..PopResponse::default()
     };
@@ -92,6 +93,15 @@ fn count(broker: &Broker, waiting: &Waiting, swept: &Swept) {
         number(bytes),
         broker.clock.monotonic(),
     );
+}
+
+/// Losses that retention caused, if there are any.
+fn gaps(swept: &Swept) -> Option<String> {
+    let mut text = String::new();
+    for gap in &swept.gaps {
+        receipt::push_gap(&mut text, *gap);
+    }
+    (!text.is_empty()).then_some(text)
 }
 
 /// One entry per message, in body order.
@@ -202,6 +212,9 @@ pub(super) fn empty(broker: &Broker, waiting: Waiting, swept: &Swept) {
         msg_offset_info: Some(String::new()),
         group_version: gantry.then_some(ask.rules.version),
         paused: (gantry && ask.rules.policy.paused).then_some(true),
+        more: (gantry && swept.again).then_some(true),
+        member_full: (gantry && swept.member_full).then_some(true),
+        gap: gantry.then(|| gaps(swept)).flatten(),
         ..PopResponse::default()
     };
     waiting.to.send(

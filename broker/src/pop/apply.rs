@@ -1,5 +1,7 @@
 //! The one way from a record of the log to the state of a queue, live and at start-up alike.
 
+use std::sync::Arc;
+
 use super::lease::{DeadCause, Fault, Hold, Lease, LeaseId};
 use super::queue::QueueState;
 use super::tombs::{Ended, Tomb};
@@ -11,6 +13,8 @@ pub enum What {
     Acked,
     /// Held, visible again at another time (epoch ms): extension and release.
     Visible(i64),
+    /// The same, and another member holds it from now on.
+    Adopted(i64, Arc<str>),
     /// Failed; goes to the retry topic at that time (epoch ms).
     Nacked(i64, Fault),
     /// Given back unread; goes to the retry topic at once, no attempt counted.
@@ -49,6 +53,8 @@ pub enum Event {
         invisible_ms: u64,
         /// Offset and attempt of each message, ascending.
         messages: Vec<(u64, u32)>,
+        /// Who got them.
+        member: Option<Arc<str>>,
     },
     /// Consumers settled leases.
     Settled {
@@ -94,6 +100,7 @@ pub fn apply(state: &mut QueueState, position: u64, event: &Event) {
             pop_time_ms,
             invisible_ms,
             messages,
+            member,
         } => {
             let visible_at_ms = pop_time_ms.saturating_add_unsigned(*invisible_ms);
             for &(offset, attempt) in messages {
@@ -104,6 +111,7 @@ pub fn apply(state: &mut QueueState, position: u64, event: &Event) {
                     attempt,
                     start: *start,
                     hold: Hold::Held,
+                    member: member.clone(),
                 };
                 state.insert(offset, lease);
             }
@@ -133,6 +141,9 @@ pub fn apply(state: &mut QueueState, position: u64, event: &Event) {
                 end(state, offset, id, Ended::Returned, *at_ms);
             }
             state.next = *next;
+            if *void {
+                state.retries_void_below = position;
+            }
         }
     }
 }
@@ -143,6 +154,10 @@ fn settle(state: &mut QueueState, at_ms: i64, change: &Change) {
         What::Acked => end(state, *offset, *id, Ended::Acked, at_ms),
         What::Dropped => end(state, *offset, *id, Ended::Dead, at_ms),
         What::Visible(ms) => state.update(*offset, *id, |lease| lease.visible_at_ms = *ms),
+        What::Adopted(ms, member) => state.update(*offset, *id, |lease| {
+            lease.visible_at_ms = *ms;
+            lease.member = Some(member.clone());
+        }),
         What::Nacked(ms, fault) => state.update(*offset, *id, |lease| {
             lease.visible_at_ms = *ms;
             lease.hold = Hold::Nacked(Box::new(fault.clone()));

@@ -16,7 +16,7 @@ use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::persist::ConfigFile;
 
-use super::activity::Activity;
+use super::carry::Carrier;
 use super::lease::LeaseId;
 use super::names;
 use super::numbers::Numbers;
@@ -47,8 +47,6 @@ pub(crate) struct Pop {
     pub(super) deadline_moved: Notify,
     /// Parsed group configurations.
     pub(super) rules: RuleCache,
-    /// Which groups lease members use.
-    pub(super) activity: Activity,
     /// Start-up epoch: part of every lease id.
     pub(super) epoch: u16,
     /// Where sweeps start: moves on with each.
@@ -57,8 +55,8 @@ pub(crate) struct Pop {
     pub(super) facts: AtomicU64,
     /// Metrics.
     pub(crate) numbers: Numbers,
-    /// Groups popped from lately, by any kind of client.
-    pub(super) pops: Activity,
+    /// Groups whose retries may have to be carried over.
+    pub(super) carrier: Carrier,
     log_topic: String,
     broker_name: String,
     file: ConfigFile,
@@ -119,12 +117,11 @@ impl Pop {
             waiters: Waiters::new(waiters_max),
             deadline_moved: Notify::new(),
             rules: RuleCache::default(),
-            activity: Activity::default(),
             epoch: last_epoch.wrapping_add(1),
             rotation: AtomicUsize::new(0),
             facts: AtomicU64::new(0),
             numbers: Numbers::default(),
-            pops: Activity::default(),
+            carrier: Carrier::default(),
             log_topic,
             broker_name: broker_name.to_owned(),
             file,

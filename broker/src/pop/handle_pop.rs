@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use remoting::{Connection, Responder};
 use wire::headers::pop::{
-    NotificationRequest, PollingInfoRequest, PollingInfoResponse, PopRequest,
+    NotificationRequest, NotificationResponse, PollingInfoRequest, PollingInfoResponse, PopRequest,
 };
 use wire::{Command, ResponseCode};
 
 use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::filter::{Filter, FilterError};
-use crate::group::GroupConfig;
 use crate::names as core_names;
 
 use super::answer;
@@ -27,9 +26,13 @@ const NATIVE_MESSAGES_MAX: i32 = 32;
 /// Most messages of one pop by the gateway.
 const GANTRY_MESSAGES_MAX: i32 = 256;
 /// Most bytes of records in one answer: stays below the frame limit whatever the caller asks.
-const BYTES_MAX: usize = 12 << 20;
+pub(super) const BYTES_MAX: usize = 12 << 20;
 /// Bytes of records in one answer unless the caller says otherwise.
-const BYTES_DEFAULT: usize = 4 << 20;
+pub(super) const BYTES_DEFAULT: usize = 4 << 20;
+/// Longest label of a member, bytes.
+const LABEL_MAX: usize = 128;
+/// The label of who waits without a name.
+const WAITING: &str = "waiting receive";
 /// Longest wait, ms.
 const POLL_MAX_MS: i64 = 120_000;
 /// How much later than its poll time a request may arrive before it is taken for abandoned, ms.
@@ -37,7 +40,7 @@ const LATE_MS: i64 = 500;
 
 /// Answers a pop, at once or when it has waited.
 pub(crate) fn pop(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
-    match parse_pop(broker, cmd) {
+    match parse_pop(broker, cmd, &to) {
         Ok((ask, form, deadline_ms)) => {
             let deadline = broker.clock.monotonic() + Duration::from_millis(deadline_ms);
             waiting::begin(
@@ -56,8 +59,14 @@ pub(crate) fn pop(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
 
 /// Answers a notification, at once or when it has waited.
 pub(crate) fn notify(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
-    match parse_notification(broker, cmd) {
-        Ok((ask, deadline_ms)) => {
+    match parse_notification(broker, cmd, &to) {
+        Ok(None) => to.send(Command::response(ResponseCode::Success).with_header(
+            &NotificationResponse {
+                has_msg: false,
+                polling_full: false,
+            },
+        )),
+        Ok(Some((ask, deadline_ms))) => {
             let deadline = broker.clock.monotonic() + Duration::from_millis(deadline_ms);
             waiting::begin(
                 broker,
@@ -90,7 +99,11 @@ pub(crate) fn polling_info(
     Ok(Command::response(ResponseCode::Success).with_header(&header))
 }
 
-fn parse_pop(broker: &Arc<Broker>, cmd: &Command) -> Result<(Ask, Form, u64), BrokerError> {
+fn parse_pop(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    to: &Responder,
+) -> Result<(Ask, Form, u64), BrokerError> {
     let request: PopRequest = cmd.header()?;
     let gantry = request.gantry == Some(true);
     let (form, most) = if gantry {
@@ -110,9 +123,8 @@ fn parse_pop(broker: &Arc<Broker>, cmd: &Command) -> Result<(Ask, Form, u64), Br
     let deadline_ms = wait_ms(broker, request.born_time_ms, request.poll_ms, gantry);
     check_topic(broker, &request.topic, request.queue_id)?;
     check_allowed(broker, &request.consumer_group, &request.topic)?;
-    let (config, rules) = check_group(broker, &request.consumer_group)?;
+    let rules = check_group(broker, &request.consumer_group)?;
     let filter = if gantry {
-        check_kind(broker, &request.consumer_group)?;
         stored_filter(&rules, &request.consumer_group, &request.topic)?
     } else {
         Arc::new(native_filter(
@@ -129,18 +141,17 @@ fn parse_pop(broker: &Arc<Broker>, cmd: &Command) -> Result<(Ask, Form, u64), Br
             ));
         }
     };
-    if gantry {
-        // A RocketMQ client that pops says in its heartbeats that it is there.
-        let member = core_names::shorten(request.member.as_deref().unwrap_or("gateway"));
-        broker
-            .pop
-            .activity
-            .seen(&config.group_name, &member, broker.clock.monotonic());
-    }
-    broker
-        .pop
-        .pops
-        .seen(&config.group_name, "pop", broker.clock.monotonic());
+    let deadline_ms = deadline_ms.ok_or(BrokerError::PopTooLate)?;
+    // Last of all: a refused call keeps nobody alive.
+    let member = if gantry {
+        let member = label(request.member.as_deref().unwrap_or("gateway"));
+        broker.enter_leases(&request.consumer_group, &member, None)?;
+        Some(Arc::from(member))
+    } else {
+        let client = format!("pop from {}", to.conn().peer());
+        broker.enter_leases(&request.consumer_group, &client, Some(to.conn()))?;
+        None
+    };
     let bytes = request
         .max_bytes
         .and_then(|bytes| usize::try_from(bytes).ok())
@@ -159,26 +170,48 @@ fn parse_pop(broker: &Arc<Broker>, cmd: &Command) -> Result<(Ask, Form, u64), Br
             Start::NativeLatest
         },
         rules,
+        member,
+        member_limit: request.member_limit.unwrap_or(0),
     };
-    Ok((ask, form, deadline_ms.ok_or(BrokerError::PopTooLate)?))
+    Ok((ask, form, deadline_ms))
 }
 
-fn parse_notification(broker: &Arc<Broker>, cmd: &Command) -> Result<(Ask, u64), BrokerError> {
+/// A member's label, cut to what is remembered.
+fn label(text: &str) -> String {
+    let mut end = text.len().min(LABEL_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default().to_owned()
+}
+
+/// `None` when the request only says that a member has left.
+fn parse_notification(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    to: &Responder,
+) -> Result<Option<(Ask, u64)>, BrokerError> {
     let request: NotificationRequest = cmd.header()?;
     let gantry = request.gantry == Some(true);
+    let member = request.member.as_deref().map(label);
+    if gantry && request.leave == Some(true) {
+        let member = member.unwrap_or_else(|| WAITING.to_owned());
+        broker.leave_leases(&request.consumer_group, &member);
+        return Ok(None);
+    }
     check_topic(broker, &request.topic, request.queue_id)?;
-    let (_, rules) = check_group(broker, &request.consumer_group)?;
+    let rules = check_group(broker, &request.consumer_group)?;
     let filter = if gantry {
-        check_kind(broker, &request.consumer_group)?;
         stored_filter(&rules, &request.consumer_group, &request.topic)?
     } else {
         Arc::new(Filter::All)
     };
     if gantry {
-        broker
-            .pop
-            .activity
-            .seen(&request.consumer_group, "waiting", broker.clock.monotonic());
+        let member = member.as_deref().unwrap_or(WAITING);
+        broker.enter_leases(&request.consumer_group, member, None)?;
+    } else {
+        let client = format!("pop from {}", to.conn().peer());
+        broker.enter_leases(&request.consumer_group, &client, Some(to.conn()))?;
     }
     let deadline_ms = wait_ms(broker, request.born_time_ms, request.poll_ms, true).unwrap_or(0);
     let ask = Ask {
@@ -191,8 +224,10 @@ fn parse_notification(broker: &Arc<Broker>, cmd: &Command) -> Result<(Ask, u64),
         filter,
         start: Start::Earliest,
         rules,
+        member: member.map(Into::into),
+        member_limit: request.member_limit.unwrap_or(0),
     };
-    Ok((ask, deadline_ms))
+    Ok(Some((ask, deadline_ms)))
 }
 
 /// How long the request may wait from now, ms; `None` when it is past that already. The gateway's clock is not trusted:
@@ -211,7 +246,7 @@ fn wait_ms(broker: &Broker, born_ms: i64, poll_ms: i64, from_now: bool) -> Optio
     u64::try_from(poll_ms.saturating_sub(age_ms.max(0)).max(0)).ok()
 }
 
-fn check_topic(broker: &Broker, topic: &str, queue_id: i32) -> Result<(), BrokerError> {
+pub(super) fn check_topic(broker: &Broker, topic: &str, queue_id: i32) -> Result<(), BrokerError> {
     let config = broker
         .topics
         .get(topic)
@@ -235,10 +270,7 @@ fn check_topic(broker: &Broker, topic: &str, queue_id: i32) -> Result<(), Broker
     Ok(())
 }
 
-fn check_group(
-    broker: &Broker,
-    group: &str,
-) -> Result<(Arc<GroupConfig>, Arc<Rules>), BrokerError> {
+pub(super) fn check_group(broker: &Broker, group: &str) -> Result<Arc<Rules>, BrokerError> {
     let config = broker
         .groups
         .get(group)
@@ -252,7 +284,7 @@ fn check_group(
     if rules.ordered {
         return Err(BrokerError::NotSupported("ordered delivery to leases"));
     }
-    Ok((config, rules))
+    Ok(rules)
 }
 
 /// An administrator may have taken the group's right to read the topic away.
@@ -267,25 +299,11 @@ fn check_allowed(broker: &Broker, group: &str, topic: &str) -> Result<(), Broker
     Ok(())
 }
 
-/// A group has members of one kind at a time.
-fn check_kind(broker: &Broker, group: &str) -> Result<(), BrokerError> {
-    let members = broker.consumers.live_ids(group, broker.clock.monotonic());
-    if members.is_empty() {
-        return Ok(());
-    }
-    let members = members
-        .iter()
-        .take(16)
-        .map(AsRef::as_ref)
-        .collect::<Vec<&str>>()
-        .join(",");
-    Err(BrokerError::GroupMode {
-        group: group.to_owned(),
-        members,
-    })
-}
-
-fn stored_filter(rules: &Rules, group: &str, topic: &str) -> Result<Arc<Filter>, BrokerError> {
+pub(super) fn stored_filter(
+    rules: &Rules,
+    group: &str,
+    topic: &str,
+) -> Result<Arc<Filter>, BrokerError> {
     let missing = || BrokerError::NoLeaseSubscription {
         group: group.to_owned(),
         topic: topic.to_owned(),

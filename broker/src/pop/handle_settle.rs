@@ -22,6 +22,7 @@ use super::names::{Kind, revive_queue};
 use super::rules::Rules;
 use super::settle::{Decision, Op, Status};
 use super::settle_all::{Item, settle_all};
+use super::sweep;
 use super::waiting;
 
 /// Most settlements of one request.
@@ -124,7 +125,8 @@ fn finish(
         Ok(rules) => rules,
         Err(error) => return to.send(error.to_response()),
     };
-    let was_full = broker.pop.table.open(&group).0 >= u64::from(rules.policy.max_in_flight);
+    let was_full = sweep::is_full(broker, &group, &rules) || broker.pop.waiters.is_limited(&group);
+    broker.settles(&group, &settler(&to));
     let settled = match settle_all(broker, &group, &rules, &items) {
         Ok(settled) => settled,
         Err(error) => return to.send(error.to_response()),
@@ -153,6 +155,11 @@ fn finish(
             });
         },
     );
+}
+
+/// Who settles, for the list of members: requests do not say it.
+fn settler(to: &Responder) -> String {
+    format!("settling from {}", to.conn().peer())
 }
 
 fn group_rules(broker: &Broker, group: &str) -> Result<Arc<Rules>, BrokerError> {
@@ -191,7 +198,11 @@ fn settle_item(item: SettleItem, at_ms: i64) -> Item {
             fault: fault(item.code, item.reason, at_ms),
         },
         SettleOp::Dead => Op::Dead(fault(item.code, item.reason, at_ms)),
-        SettleOp::Extend => Op::Extend(item.invisible_ms),
+        SettleOp::Extend => Op::Extend(
+            item.invisible_ms,
+            item.member
+                .map(|member| core_names::shorten(&member).into()),
+        ),
         SettleOp::Release => Op::Release(item.invisible_ms.unwrap_or(0)),
         SettleOp::Suspend => Op::Suspend,
     };
@@ -260,7 +271,7 @@ fn parse_change(
     let request: ChangeInvisibleRequest = cmd.header()?;
     let receipt = WireReceipt::parse(&request.extra_info)?;
     let op = match u64::try_from(request.invisible_ms) {
-        Ok(ms) if ms > 0 => Op::Extend(Some(ms)),
+        Ok(ms) if ms > 0 => Op::Extend(Some(ms), None),
         _ => Op::Release(0),
     };
     let item = native_item(

@@ -1,5 +1,7 @@
 //! What one delivered message is to its group: the lease, how it stands, and the receipt that names it.
 
+use std::sync::Arc;
+
 /// Bits of a lease id below the epoch: log positions up to 256 TiB.
 const POSITION_BITS: u32 = 48;
 
@@ -101,6 +103,8 @@ pub struct Lease {
     pub start: u64,
     /// How it stands.
     pub hold: Hold,
+    /// Label of the member that holds it; RocketMQ clients have none.
+    pub member: Option<Arc<str>>,
 }
 
 impl Lease {

@@ -27,12 +27,14 @@ pub mod table;
 pub mod tombs;
 pub mod wait;
 
-mod activity;
 mod answer;
+mod carry;
+mod cold;
 mod engine;
 mod handle_pop;
 mod handle_settle;
 mod numbers;
+mod peek;
 mod position;
 mod revive;
 mod rules;
@@ -42,13 +44,15 @@ mod settle_all;
 mod sweep;
 mod waiting;
 
+pub(crate) use carry::kind_changed;
 pub(crate) use engine::{Pop, wait_flushed};
 pub(crate) use handle_pop::{notify, polling_info, pop};
 pub(crate) use handle_settle::{ack, batch_ack, change_invisible, settle};
 pub(crate) use names::is_retry_of;
+pub(crate) use peek::peek;
 pub(crate) use position::{Start, set_position, start_at};
 pub(crate) use service::{
-    Workers, abandon, forget, group_changed, lag, lease_members, oldest_ready, progress,
+    Workers, abandon, forget, group_changed, is_waited_for, lag, oldest_ready, progress,
     release_waiting, start, stop,
 };
 pub(crate) use waiting::arrived;

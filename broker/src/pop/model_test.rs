@@ -181,6 +181,7 @@ impl World {
             invisible_ms,
             next: (next + taken.len()) as u64,
             messages: &messages,
+            member: None,
         };
         let position = self.append_draft(point.draft("b").unwrap());
         let event = point.event(position);
@@ -420,7 +421,7 @@ impl World {
                         delay_ms: Some(2_000),
                         fault: Default::default(),
                     },
-                    6 => Op::Extend(Some(8_000)),
+                    6 => Op::Extend(Some(8_000), None),
                     7 => Op::Release(500),
                     8 => Op::Suspend,
                     _ => Op::Nack {
@@ -618,7 +619,10 @@ fn a_stale_receipt_is_gone_and_the_new_holder_stays() {
     world.revive();
     world.pop(&retry_v2(GROUP, TOPIC), 0, 1, 2_000);
     assert_eq!(world.settle(0, &Op::Ack), Status::Gone);
-    assert_eq!(world.settle(1, &Op::Extend(Some(5_000))), Status::Extended);
+    assert_eq!(
+        world.settle(1, &Op::Extend(Some(5_000), None)),
+        Status::Extended
+    );
     world.now_ms += 4_000;
     world.revive();
     assert_eq!(world.settle(1, &Op::Ack), Status::Acked);
@@ -655,10 +659,13 @@ fn one_lease_lives_at_most_twelve_hours() {
     world.pop(TOPIC, 0, 1, 43_000_000);
     world.now_ms += 40_000_000;
     assert_eq!(
-        world.settle(0, &Op::Extend(Some(3_200_000))),
+        world.settle(0, &Op::Extend(Some(3_200_000), None)),
         Status::Extended
     );
-    assert_eq!(world.settle(0, &Op::Extend(Some(3_200_001))), Status::Limit);
+    assert_eq!(
+        world.settle(0, &Op::Extend(Some(3_200_001), None)),
+        Status::Limit
+    );
     assert_eq!(world.settle(0, &Op::Ack), Status::Acked);
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct Numbers {
     pub(super) dead: Counter,
     /// Messages dropped: out of attempts without dead letters, or no longer stored.
     pub(super) dropped: Counter,
+    /// Messages that retention deleted before a group read them.
+    pub(super) lost_unread: Counter,
     /// Put-backs that failed and are tried again.
     pub(super) put_back_failures: Counter,
     /// Leases that consumers hold.
@@ -50,6 +52,11 @@ impl Numbers {
                 &self.dead,
             ),
             ("lease_dropped", "Leased messages dropped", &self.dropped),
+            (
+                "lost_unread_messages",
+                "Messages that retention deleted before a group read them",
+                &self.lost_unread,
+            ),
             (
                 "lease_put_back_failures",
                 "Put-backs that failed and are tried again",

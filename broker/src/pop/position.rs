@@ -155,12 +155,32 @@ pub(super) fn reconcile(
     let range = broker.store.queue(&key.topic, key.queue_id);
     let next = locked.state().next;
     if next < range.min.get() {
-        locked.skip_to(range.min.get());
+        lose(broker, slot, locked, range.min.get());
     } else if next > range.max.get() && broker.pop.is_caught_up(&broker.store) {
         move_to(broker, slot, locked, range.max.get(), false)?;
     }
     mirror(broker, slot, locked);
     Ok(())
+}
+
+/// Unread messages are gone with their log files: says so once, in the log, in a metric, and in the next pop answer.
+fn lose(broker: &Broker, slot: &Slot, locked: &mut Locked<'_>, first_left: u64) {
+    let key = &slot.key;
+    let from = locked.state().next;
+    tracing::warn!(
+        group = %key.group,
+        topic = %key.topic,
+        queue_id = key.queue_id,
+        from,
+        to = first_left,
+        "retention deleted messages that the group had not read"
+    );
+    broker
+        .pop
+        .numbers
+        .lost_unread
+        .inc_by(first_left.saturating_sub(from));
+    locked.lose_to(first_left);
 }
 
 /// Puts `next` into the group's offset table, so that native tools and a native take-over see it.
@@ -169,6 +189,10 @@ pub(super) fn mirror(broker: &Broker, slot: &Slot, locked: &mut Locked<'_>) {
     if locked.state().mirrored != Some(next) || locked.state().detached {
         let key = &slot.key;
         let offset = i64::try_from(next).unwrap_or(i64::MAX);
+        // A reset that was meant for pulls is done: leases went there at once.
+        broker
+            .offsets
+            .take_reset(&key.group, &key.topic, key.queue_id);
         if broker.offsets.commit(
             &key.group,
             &key.topic,
@@ -281,6 +305,11 @@ pub(super) fn sources(broker: &Broker, group: &str, topic: &str) -> Vec<(Kind, S
         .into_iter()
         .filter_map(|kind| {
             let name = kind.topic(group, topic);
+            // The old name of one group's retries of a topic may be the retry topic of another group.
+            let owner = name.strip_prefix(crate::names::RETRY_PREFIX);
+            if kind == Kind::RetryV1 && owner.is_some_and(|owner| broker.groups.contains(owner)) {
+                return None;
+            }
             let queues = broker.topics.get(&name)?.read_queue_nums;
             Some((kind, name, queues))
         })

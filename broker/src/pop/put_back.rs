@@ -9,7 +9,7 @@ use wire::message::record::{RecordFields, RecordView};
 
 use super::apply::Event;
 use super::lease::{Fault, Lease, LeaseId};
-use super::names;
+use super::names::{self, Kind};
 use super::settle::Fate;
 
 /// What may go when the properties get too long for a record, the least needed first.
@@ -93,7 +93,8 @@ pub struct PutBack {
     pub properties: String,
 }
 
-/// Builds the record for a lease of `group` on the message `old`, which was popped from `popped_topic`.
+/// Builds the record for a lease of `group` on the message `old`, which was popped from `popped_topic`. Queue, offset and
+/// time (ms) of its first store are `first_place`, or where `old` itself stands.
 ///
 /// # Errors
 /// [`WireError::TooLong`] when even the least properties do not fit a record.
@@ -103,6 +104,7 @@ pub fn build(
     old: &RecordView<'_>,
     lease: &Lease,
     fate: &Fate,
+    first_place: Option<String>,
     now_ms: i64,
 ) -> Result<PutBack, WireError> {
     let mut properties = old.properties().to_owned();
@@ -137,7 +139,9 @@ pub fn build(
     first(
         &mut properties,
         property::ORIGIN,
-        format!("{} {} {}", old.queue_id, old.queue_offset, old.store_ts_ms),
+        first_place.unwrap_or_else(|| {
+            format!("{} {} {}", old.queue_id, old.queue_offset, old.store_ts_ms)
+        }),
     );
     properties.set(property::ORIGIN_GROUP, group);
     let offset = u64::try_from(old.queue_offset).unwrap_or_default();
@@ -194,6 +198,11 @@ impl PutBack {
 
 /// The topic a message was first sent to.
 pub fn first_topic<'a>(group: &str, popped_topic: &'a str, record: &RecordView<'a>) -> &'a str {
+    if popped_topic == Kind::Group.topic(group, "") {
+        return record
+            .property(property::RETRY_TOPIC)
+            .unwrap_or(popped_topic);
+    }
     match names::origin_of(group, popped_topic) {
         None => popped_topic,
         Some(origin) => record.property(property::RETRY_TOPIC).unwrap_or(origin),

@@ -38,6 +38,7 @@ fn lease() -> Lease {
         attempt: 1,
         start: 9,
         hold: Hold::Held,
+        member: None,
     }
 }
 
@@ -70,6 +71,7 @@ fn a_retry_keeps_the_message_and_names_the_lease_it_ends() {
         &RecordView::parse(&old).unwrap(),
         &lease(),
         &fate,
+        None,
         600,
     )
     .unwrap();
@@ -129,6 +131,7 @@ fn a_second_retry_keeps_the_first_origin_and_a_suspended_one_its_count() {
         &RecordView::parse(&old).unwrap(),
         &lease(),
         &fate,
+        None,
         600,
     )
     .unwrap();
@@ -155,6 +158,7 @@ fn a_dead_letter_says_where_it_came_from_and_why() {
         &RecordView::parse(&old).unwrap(),
         &lease(),
         &fate,
+        None,
         600,
     )
     .unwrap();
@@ -200,6 +204,7 @@ fn long_properties_lose_words_before_the_lease() {
         &RecordView::parse(&old).unwrap(),
         &lease(),
         &fate,
+        None,
         600,
     )
     .unwrap();

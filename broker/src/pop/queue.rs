@@ -1,6 +1,7 @@
 //! What one group has of one queue: where delivery stands, what is in flight, what became of past receipts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::lease::{Lease, LeaseId, Receipt};
 use super::tombs::{Ended, Horizon, Tombs};
@@ -22,6 +23,8 @@ pub struct QueueState {
     pub mirrored: Option<u64>,
     /// A native consumer owns the progress: the offset table holds it, `next` is old.
     pub detached: bool,
+    /// Retries of messages of this queue that stand below this log position were voided by a seek.
+    pub retries_void_below: u64,
     in_flight: BTreeMap<u64, Lease>,
     due: BTreeSet<(i64, u64)>,
     held: i64,
@@ -38,6 +41,7 @@ impl QueueState {
             tombs: Tombs::new(horizon),
             mirrored: None,
             detached: false,
+            retries_void_below: 0,
             in_flight: BTreeMap::new(),
             due: BTreeSet::new(),
             held: 0,
@@ -84,6 +88,12 @@ impl QueueState {
     /// Messages in flight, waiting ones included.
     pub fn in_flight_len(&self) -> usize {
         self.in_flight.len()
+    }
+
+    /// The member that holds the lease at `offset`, if one does.
+    pub(super) fn holder(&self, offset: u64) -> Option<Arc<str>> {
+        let lease = self.in_flight.get(&offset)?;
+        lease.member.clone().filter(|_| lease.is_held())
     }
 
     /// Leases that a consumer holds.

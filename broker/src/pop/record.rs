@@ -1,13 +1,15 @@
 //! Lease facts as JSON bodies of log records, with the keys of RocketMQ 5.4.0's PopCheckPoint, AckMsg and BatchAckMsg.
 //!
 //! ```text
-//! tag ck      {"so","pt","it","bm":0,"n","q","t","c","ro":0,"d":[...],"bn"} + ours: "e" epoch, "nx" next, "ra" attempts
+//! tag ck      {"so","pt","it","bm":0,"n","q","t","c","ro":0,"d":[...],"bn"} + ours: "e" epoch, "nx" next, "ra" attempts, "m" member
 //! tag ack     {"ao","so","c","t","q","pt","bn"} + ours: "id" lease, "n" now
 //! tag bAck    the same with "ao":-1 and "aol":[...]
 //! tag settle  {"c","n","p":[{"t","q","i":[{"o","id","w",...}]}]}   any mix, several queues
 //! tag pos     {"c","t","q","nx","v","n"}                            a seek, or a start position
 //! tag forget  {"c"?,"t"?,"n"}                                       group or topic deleted
 //! ```
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -74,6 +76,8 @@ struct CkBody {
     nx: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     ra: Vec<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    m: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -118,6 +122,8 @@ struct SettleEntry {
     reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fa: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    m: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -169,6 +175,8 @@ pub struct CheckPoint<'a> {
     pub next: u64,
     /// Offset and attempt of each message, ascending, not empty.
     pub messages: &'a [(u64, u32)],
+    /// Who gets them.
+    pub member: Option<&'a Arc<str>>,
 }
 
 impl CheckPoint<'_> {
@@ -209,6 +217,7 @@ impl CheckPoint<'_> {
             } else {
                 self.messages.iter().map(|&(_, attempt)| attempt).collect()
             },
+            m: self.member.map(|member| member.to_string()),
         };
         let key = format!(
             "{}@{}@{start}@{}@{}@{broker}@ck",
@@ -230,6 +239,7 @@ impl CheckPoint<'_> {
             pop_time_ms: self.pop_time_ms,
             invisible_ms: self.invisible_ms,
             messages: self.messages.to_vec(),
+            member: self.member.cloned(),
         }
     }
 }
@@ -421,6 +431,7 @@ fn decode_ck(body: &CkBody, position: u64) -> Option<Record> {
             .enumerate()
             .map(message)
             .collect::<Option<Vec<_>>>()?,
+        member: body.m.as_deref().map(Into::into),
     };
     Some(one(body.c.clone(), body.t.clone(), body.q, event))
 }
@@ -495,7 +506,7 @@ fn entry(change: &Change) -> SettleEntry {
     };
     let (w, at, fault) = match &change.what {
         What::Acked => ("a", None, None),
-        What::Visible(ms) => ("v", Some(*ms), None),
+        What::Visible(ms) | What::Adopted(ms, _) => ("v", Some(*ms), None),
         What::Nacked(ms, fault) => ("n", Some(*ms), Some(fault)),
         What::Suspended => ("s", None, None),
         What::Dead(DeadCause::MaxAttempts, fault) => ("m", None, Some(fault)),
@@ -504,6 +515,9 @@ fn entry(change: &Change) -> SettleEntry {
     };
     entry.w = w.to_owned();
     entry.at = at;
+    if let What::Adopted(_, member) = &change.what {
+        entry.m = Some(member.to_string());
+    }
     if let Some(fault) = fault {
         entry.code.clone_from(&fault.code);
         entry.reason.clone_from(&fault.reason);
@@ -520,7 +534,10 @@ fn change(entry: SettleEntry, now_ms: i64) -> Option<Change> {
     };
     let what = match entry.w.as_str() {
         "a" => What::Acked,
-        "v" => What::Visible(entry.at?),
+        "v" => match entry.m {
+            Some(member) => What::Adopted(entry.at?, member.into()),
+            None => What::Visible(entry.at?),
+        },
         "n" => What::Nacked(entry.at?, fault),
         "s" => What::Suspended,
         "m" => What::Dead(DeadCause::MaxAttempts, fault),

@@ -24,6 +24,7 @@ fn a_check_point_reads_back_and_keeps_the_keys_of_apache() {
         invisible_ms: 11_000,
         next: 9,
         messages: &[(5, 1), (7, 3)],
+        member: Some(&"curl".into()),
     };
     let draft = point.draft("broker-a").unwrap();
     assert_eq!(draft.key, "T@1@5@g@1795975491417@broker-a@ck");
@@ -81,6 +82,7 @@ fn every_kind_of_change_reads_back() {
     let kinds = [
         What::Acked,
         What::Visible(70),
+        What::Adopted(71, "other".into()),
         What::Nacked(80, fault.clone()),
         What::Nacked(80, silent.clone()),
         What::Suspended,

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use store::{MessageDraft, QueueOffset};
+use store::{MessageDraft, PhysicalOffset, QueueOffset};
+use wire::message::id::parse_offset_msg_id;
+use wire::message::properties::names as property;
 use wire::message::record::RecordView;
 
 use crate::broker::Broker;
@@ -14,12 +16,15 @@ use crate::topic::{PERM_READ_WRITE, TopicConfig};
 
 use super::apply::{Change, Event, What};
 use super::lease::{Lease, Receipt};
-use super::names::revive_queue;
-use super::policy::Policy;
+use super::names::{self, revive_queue};
 use super::put_back;
 use super::record::{self, Part};
+use super::rules::Rules;
+use super::scan;
 use super::settle::{self, Fate};
+use super::sweep;
 use super::table::{Locked, Slot};
+use super::waiting;
 
 /// Leases of one queue that are put back before others get their turn.
 const BATCH: usize = 64;
@@ -76,13 +81,17 @@ fn put_all_back(
     due: Vec<(u64, Lease)>,
     now_ms: i64,
 ) -> Result<(), BrokerError> {
-    let policy = match broker.groups.get(&slot.key.group) {
-        Some(config) => broker.pop.rules.of(&config).policy.clone(),
+    let rules = match broker.groups.get(&slot.key.group) {
+        Some(config) => broker.pop.rules.of(&config),
         // The group was deleted this moment; its states go next.
         None => return Err(BrokerError::NoGroup(slot.key.group.to_string())),
     };
+    let full = sweep::is_full(broker, &slot.key.group, &rules);
     for (offset, lease) in due {
-        put_one_back(broker, slot, &policy, offset, &lease, now_ms)?;
+        put_one_back(broker, slot, &rules, offset, &lease, now_ms)?;
+    }
+    if full || broker.pop.waiters.is_limited(&slot.key.group) {
+        waiting::wake_group(broker, &slot.key.group);
     }
     Ok(())
 }
@@ -90,14 +99,14 @@ fn put_all_back(
 fn put_one_back(
     broker: &Arc<Broker>,
     slot: &Arc<Slot>,
-    policy: &Policy,
+    rules: &Rules,
     offset: u64,
     lease: &Lease,
     now_ms: i64,
 ) -> Result<(), BrokerError> {
     let pop = &broker.pop;
     let key = &slot.key;
-    let fate = settle::fate(lease, policy);
+    let fate = settle::fate(lease, &rules.policy);
     let stored = if fate == Fate::Drop {
         None
     } else {
@@ -105,13 +114,23 @@ fn put_one_back(
     };
     let old = stored
         .as_deref()
-        .and_then(|bytes| RecordView::parse(bytes).ok());
+        .and_then(|bytes| RecordView::parse(bytes).ok())
+        // A retry that a seek has voided meanwhile ends here.
+        .filter(|old| {
+            !core_names::is_retry(&key.topic) || !scan::is_void(broker, &key.group, &key.topic, old)
+        });
     let put_back = match &old {
         None => None,
         Some(old) => {
-            let mut built = put_back::build(&key.group, &key.topic, old, lease, &fate, now_ms)?;
-            if matches!(fate, Fate::Retry { .. }) && is_native(broker, &key.group) {
-                built.topic = core_names::retry_topic(&key.group);
+            let place = if *key.topic == core_names::retry_topic(&key.group) {
+                first_place(broker, old)
+            } else {
+                None
+            };
+            let mut built =
+                put_back::build(&key.group, &key.topic, old, lease, &fate, place, now_ms)?;
+            if matches!(fate, Fate::Retry { .. }) {
+                built.topic = target(broker, &key.group, rules, built.topic);
             }
             ensure_target(broker, &key.group, &built.topic)?;
             Some(built)
@@ -128,7 +147,7 @@ fn put_one_back(
         return drop_one(broker, slot, &mut locked, offset, lease, now_ms);
     };
     let outcome = broker.append(&MessageDraft::from(put_back.fields(old, broker.store_host)))?;
-    let dead = matches!(fate, Fate::Dead { .. });
+    let dead = put_back.topic == names::dead(&key.group);
     pop.apply(
         &mut locked,
         slot,
@@ -209,11 +228,65 @@ fn read(
     }
 }
 
-/// Whether pulling members have taken the group over: they read the retries of the group, not those of its topics.
-fn is_native(broker: &Broker, group: &str) -> bool {
-    let now = broker.clock.monotonic();
-    !broker.consumers.live_ids(group, now).is_empty()
-        && broker.pop.pops.alive(group, now).is_empty()
+/// Where a retry goes: while pulling members have the group, to the topic in which they read retries. One that names no
+/// first topic goes with the group's first subscription; without any it is kept as a dead letter.
+fn target(broker: &Broker, group: &str, rules: &Rules, topic: String) -> String {
+    let own = core_names::retry_topic(group);
+    if !broker.native_members(group, None).is_empty() {
+        return own;
+    }
+    if names::origin_of(group, &topic) != Some(own.as_str()) {
+        return topic;
+    }
+    match rules.subscriptions.keys().min() {
+        Some(first) => names::retry_v2(group, first),
+        None => names::dead(group),
+    }
+}
+
+/// The first place of a message that a pulling consumer gave back, as [`put_back::build`] notes it for others.
+fn first_place(broker: &Broker, old: &RecordView<'_>) -> Option<String> {
+    let id = old.property(property::ORIGIN_MESSAGE_ID)?;
+    let (host, position) = parse_offset_msg_id(id).ok()?;
+    if host != broker.store_host {
+        return None;
+    }
+    let record = broker
+        .store
+        .record_at(PhysicalOffset::from_wire(position)?)
+        .ok()??;
+    let view = RecordView::parse(&record).ok()?;
+    Some(format!(
+        "{} {} {}",
+        view.queue_id, view.queue_offset, view.store_ts_ms
+    ))
+}
+
+/// Puts back what is due in one queue now, without waiting for the worker. Blocks.
+///
+/// # Errors
+/// The store's.
+pub(super) fn put_back_now(
+    broker: &Arc<Broker>,
+    group: &str,
+    topic: &str,
+    queue_id: i32,
+) -> Result<(), BrokerError> {
+    let Some(slot) = broker.pop.table.get(group, topic, queue_id) else {
+        return Ok(());
+    };
+    loop {
+        let now_ms = broker.pop.now_ms(broker.clock.as_ref());
+        let Some(locked) = slot.lock() else {
+            return Ok(());
+        };
+        let due = locked.state().due(now_ms, BATCH);
+        drop(locked);
+        if due.is_empty() {
+            return Ok(());
+        }
+        put_all_back(broker, &slot, due, now_ms)?;
+    }
 }
 
 /// Retry and dead letter topics come into being with their first message: readable, one queue.

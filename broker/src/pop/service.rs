@@ -11,6 +11,7 @@ use crate::broker::Broker;
 use crate::error::BrokerError;
 
 use super::answer;
+use super::carry;
 use super::lease::Hold;
 use super::names::Kind;
 use super::position::{self, mirror};
@@ -18,7 +19,7 @@ use super::record;
 use super::revive;
 use super::sweep::Swept;
 use super::table::is_forgotten_with;
-use super::waiting;
+use super::waiting::{self, Waiting};
 
 /// How often a changed state is written.
 const SAVE_EVERY: Duration = Duration::from_secs(3);
@@ -41,6 +42,7 @@ pub(crate) fn start(broker: &Arc<Broker>) -> Result<Workers, std::io::Error> {
         .name("pop-revive".to_owned())
         .spawn(move || revive::run(&owner))?;
     broker.spawn(waiting::run_deadlines(broker.clone()));
+    broker.spawn(carry::run(broker.clone()));
     broker.spawn(save_often(broker.clone()));
     Ok(Workers { revive })
 }
@@ -171,9 +173,6 @@ pub(crate) fn forget(
     let draft = record::forget_draft(group, topic, at_ms)
         .map_err(|_| BrokerError::Internal("forget record"))?;
     pop.append_fact(broker, &draft, 0, at_ms)?;
-    if let (Some(group), None) = (group, topic) {
-        pop.activity.forget(group);
-    }
     pop.save(&broker.store)
 }
 
@@ -193,9 +192,10 @@ pub(crate) fn group_changed(broker: &Arc<Broker>, group: &str) {
     waiting::wake_group(broker, group);
 }
 
-/// Labels of the lease members of a group that are alive.
-pub(crate) fn lease_members(broker: &Broker, group: &str) -> Vec<String> {
-    broker.pop.activity.alive(group, broker.clock.monotonic())
+/// Whether a request of the group waits whose client is still there.
+pub(crate) fn is_waited_for(broker: &Broker, group: &str) -> bool {
+    let is_open = |waiting: &Waiting| !waiting.to.conn().is_closed();
+    broker.pop.waiters.any_of(group, is_open)
 }
 
 /// How far a group is in the queues of `topic` and of its retries.

@@ -1,5 +1,7 @@
 //! What a consumer's word about a lease means now: the truthful answer, and the change to write down if any.
 
+use std::sync::Arc;
+
 use super::apply::{Change, What};
 use super::lease::{DeadCause, Fault, Hold, Lease, Receipt};
 use super::policy::{LEASE_MAX_MS, Policy};
@@ -20,8 +22,8 @@ pub enum Op {
     },
     /// Never again: a dead letter now.
     Dead(Fault),
-    /// More time, from now; `None` = the group's.
-    Extend(Option<u64>),
+    /// More time, from now; `None` = the group's. With a member, the lease is its own from now on.
+    Extend(Option<u64>, Option<Arc<str>>),
     /// Visible after that many ms from now, never later than it already would be; the attempt counts.
     Release(u64),
     /// Visible at once, attempt not counted.
@@ -123,7 +125,7 @@ fn decide_held(lease: &Lease, policy: &Policy, offset: u64, op: &Op, now_ms: i64
                 What::Nacked(at_ms, fault.clone()),
             )
         }
-        Op::Extend(invisible_ms) => {
+        Op::Extend(invisible_ms, member) => {
             let invisible_ms = invisible_ms
                 .filter(|&ms| ms > 0)
                 .unwrap_or(policy.invisible_ms);
@@ -131,7 +133,11 @@ fn decide_held(lease: &Lease, policy: &Policy, offset: u64, op: &Op, now_ms: i64
             if at_ms > lease.pop_time_ms.saturating_add_unsigned(LEASE_MAX_MS) {
                 return Decision::unchanged(Status::Limit, false, Some(lease.visible_at_ms));
             }
-            (Status::Extended, Some(at_ms), What::Visible(at_ms))
+            let what = match member {
+                Some(member) => What::Adopted(at_ms, member.clone()),
+                None => What::Visible(at_ms),
+            };
+            (Status::Extended, Some(at_ms), what)
         }
         Op::Release(invisible_ms) => {
             let at_ms = now_ms.saturating_add_unsigned((*invisible_ms).min(LEASE_MAX_MS));

@@ -39,6 +39,9 @@ pub struct QueueSnapshot {
     horizon: (u64, i64),
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     detached: bool,
+    /// Retries stored below this log position are void.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    void: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     in_flight: Vec<LeaseSnapshot>,
     /// offset, lease, pop time, how, when
@@ -62,6 +65,16 @@ struct LeaseSnapshot {
     reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fa: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    m: Option<String>,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Snapshot {
@@ -129,6 +142,7 @@ impl QueueSnapshot {
             last_pop_time: state.last_pop_time_ms,
             horizon: (horizon.id.0, horizon.pop_time_ms),
             detached: state.detached,
+            void: state.retries_void_below,
             in_flight: state
                 .in_flight()
                 .map(|(offset, lease)| lease_out(offset, lease))
@@ -146,6 +160,7 @@ impl QueueSnapshot {
         let mut state = QueueState::new(self.next, horizon, self.applied);
         state.last_pop_time_ms = self.last_pop_time;
         state.detached = self.detached;
+        state.retries_void_below = self.void;
         for entry in &self.in_flight {
             state.insert(entry.o, lease_in(entry));
         }
@@ -181,6 +196,7 @@ fn lease_out(offset: u64, lease: &Lease) -> LeaseSnapshot {
         code: fault.and_then(|fault| fault.code.clone()),
         reason: fault.and_then(|fault| fault.reason.clone()),
         fa: fault.map(|fault| fault.at_ms),
+        m: lease.member.as_deref().map(str::to_owned),
     }
 }
 
@@ -206,6 +222,7 @@ fn lease_in(entry: &LeaseSnapshot) -> Lease {
         attempt: entry.a,
         start: entry.so,
         hold,
+        member: entry.m.as_deref().map(Into::into),
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use wire::receipt::Gap;
 
 use crate::broker::Broker;
 use crate::error::BrokerError;
@@ -14,7 +15,7 @@ use super::names::{Kind, revive_queue};
 use super::position::{self, Start, mirror, reconcile};
 use super::record::CheckPoint;
 use super::rules::Rules;
-use super::scan::{self, BUDGET, Found, Want};
+use super::scan::{self, BUDGET, Found, Reach, Want};
 use super::table::{Locked, Slot};
 
 /// One in this many sweeps looks at retries first, the others at the topic first.
@@ -44,6 +45,10 @@ pub(crate) struct Ask {
     pub(crate) start: Start,
     /// The group's rules.
     pub(crate) rules: Arc<Rules>,
+    /// Label of the member that asks.
+    pub(crate) member: Option<Arc<str>>,
+    /// Leases that it may hold on this broker; 0 = any number.
+    pub(crate) member_limit: u32,
 }
 
 /// A leased message.
@@ -74,6 +79,12 @@ pub(crate) struct Swept {
     pub(crate) rest: u64,
     /// It ran out of budget: sweep again at once.
     pub(crate) again: bool,
+    /// A queue was left out that may have to be read from the disk.
+    pub(crate) cold: bool,
+    /// The member holds as many leases as it may.
+    pub(crate) member_full: bool,
+    /// Messages of the topic that were lost unread.
+    pub(crate) gaps: Vec<Gap>,
 }
 
 /// Whether the group may get messages now.
@@ -95,31 +106,63 @@ pub(crate) fn room(broker: &Broker, ask: &Ask) -> Result<usize, BrokerError> {
     Ok(usize::try_from(room).unwrap_or(usize::MAX))
 }
 
+/// Whether the group holds as many leases as it may, so that requests wait for one to end.
+pub(super) fn is_full(broker: &Broker, group: &str, rules: &Rules) -> bool {
+    let (held, open) = broker.pop.table.open(group);
+    held >= u64::from(rules.policy.max_in_flight) || open >= OPEN_MAX
+}
+
+/// Leases that the member may still take.
+fn member_room(broker: &Broker, ask: &Ask) -> usize {
+    let (Some(member), true) = (&ask.member, ask.member_limit > 0) else {
+        return usize::MAX;
+    };
+    let held = broker.pop.table.held_by(&ask.group, member);
+    usize::try_from(u64::from(ask.member_limit).saturating_sub(held)).unwrap_or(usize::MAX)
+}
+
 /// Leases up to what is asked for.
 ///
 /// # Errors
 /// The group is at its limit, the state table is full, or the store's.
-pub(crate) fn lease(broker: &Broker, ask: &Ask) -> Result<Swept, BrokerError> {
+pub(super) fn lease(broker: &Broker, ask: &Ask, reach: Reach) -> Result<Swept, BrokerError> {
     let mut swept = Swept {
         pop_time_ms: broker.pop.now_ms(broker.clock.as_ref()),
         ..Swept::default()
     };
-    let messages = ask.messages.min(room(broker, ask)?);
+    let member_room = member_room(broker, ask);
+    if member_room == 0 {
+        swept.member_full = true;
+        return Ok(swept);
+    }
+    let messages = ask.messages.min(room(broker, ask)?).min(member_room);
     let mut bytes = ask.bytes;
     let mut budget = BUDGET.max(messages);
     let now_ms = swept.pop_time_ms;
     let visited = visit(broker, ask, now_ms, |kind, slot, locked| {
         let want = Want {
             filter: &ask.filter,
+            group: &ask.group,
             retry: kind != Kind::Normal,
+            reach,
             messages: messages - swept.leased.len(),
             bytes,
         };
         if want.messages > 0 && bytes > 0 && budget > 0 {
             let found = look(broker, slot, locked, want, &mut budget)?;
             swept.again |= found.exhausted;
+            swept.cold |= found.cold;
             bytes = bytes.saturating_sub(found.bytes);
             give_out(broker, ask, kind, slot, locked, found, &mut swept)?;
+            if kind == Kind::Normal
+                && let Some((from, to)) = locked.take_gap()
+            {
+                swept.gaps.push(Gap {
+                    queue_id: slot.key.queue_id,
+                    from: i64::try_from(from).unwrap_or(i64::MAX),
+                    to: i64::try_from(to).unwrap_or(i64::MAX),
+                });
+            }
         }
         let max = broker
             .store
@@ -143,8 +186,8 @@ pub(crate) fn lease(broker: &Broker, ask: &Ask) -> Result<Swept, BrokerError> {
 ///
 /// # Errors
 /// As [`lease`], but for the limit: at the limit there is nothing.
-pub(crate) fn is_there(broker: &Broker, ask: &Ask) -> Result<Presence, BrokerError> {
-    if ask.rules.policy.paused || room(broker, ask).is_err() {
+pub(super) fn is_there(broker: &Broker, ask: &Ask, reach: Reach) -> Result<Presence, BrokerError> {
+    if ask.rules.policy.paused || room(broker, ask).is_err() || member_room(broker, ask) == 0 {
         return Ok(Presence::No);
     }
     let mut budget = BUDGET;
@@ -160,7 +203,9 @@ pub(crate) fn is_there(broker: &Broker, ask: &Ask) -> Result<Presence, BrokerErr
             }
             let want = Want {
                 filter: &ask.filter,
+                group: &ask.group,
                 retry: kind != Kind::Normal,
+                reach,
                 messages: 1,
                 bytes: 1,
             };
@@ -170,6 +215,8 @@ pub(crate) fn is_there(broker: &Broker, ask: &Ask) -> Result<Presence, BrokerErr
             mirror(broker, slot, locked);
             if first.is_some() {
                 presence = Presence::Yes;
+            } else if found.cold {
+                presence = Presence::Cold;
             } else if found.exhausted {
                 presence = Presence::LookAgain;
             }
@@ -188,6 +235,70 @@ pub(crate) enum Presence {
     No,
     /// Nothing so far; the budget ran out.
     LookAgain,
+    /// Nothing in memory; a queue may have to be read from the disk.
+    Cold,
+}
+
+/// Leases the next messages of one queue of a retry topic, `ask.topic`, past all limits of the group: the broker itself
+/// carries them elsewhere.
+///
+/// # Errors
+/// The state table is full, or the store's.
+pub(super) fn lease_retries(
+    broker: &Broker,
+    ask: &Ask,
+    queue_id: i32,
+) -> Result<Vec<Leased>, BrokerError> {
+    let mut swept = Swept {
+        pop_time_ms: broker.pop.now_ms(broker.clock.as_ref()),
+        ..Swept::default()
+    };
+    if broker.store.queue(&ask.topic, queue_id).max.get() == 0 {
+        return Ok(Vec::new());
+    }
+    let now_ms = swept.pop_time_ms;
+    let slot = position::open_slot(broker, &ask.group, &ask.topic, queue_id, ask.start, now_ms)?;
+    let Some(mut locked) = slot.lock() else {
+        return Ok(Vec::new());
+    };
+    let want = Want {
+        filter: &ask.filter,
+        group: &ask.group,
+        retry: true,
+        reach: Reach::Disk,
+        messages: ask.messages,
+        bytes: ask.bytes,
+    };
+    let mut budget = BUDGET;
+    let found = look(broker, &slot, &mut locked, want, &mut budget)?;
+    give_out(
+        broker,
+        ask,
+        Kind::RetryV2,
+        &slot,
+        &mut locked,
+        found,
+        &mut swept,
+    )?;
+    Ok(swept.leased)
+}
+
+/// Queue offset the group reads next in a queue, without opening a state for it: 0 where it has none.
+pub(super) fn progress(broker: &Broker, group: &str, topic: &str, queue_id: i32) -> u64 {
+    let committed = broker
+        .offsets
+        .get(group, topic, queue_id)
+        .and_then(|offset| u64::try_from(offset).ok());
+    let Some(slot) = broker.pop.table.get(group, topic, queue_id) else {
+        return committed.unwrap_or(0);
+    };
+    let Some(locked) = slot.lock() else {
+        return committed.unwrap_or(0);
+    };
+    let state = locked.state();
+    committed
+        .filter(|&offset| Some(offset) != state.mirrored)
+        .unwrap_or(state.next)
 }
 
 /// Calls `each` for the queues in an order that moves on with every call, until it says stop.
@@ -279,6 +390,7 @@ fn give_out(
         invisible_ms: ask.invisible_ms,
         next: found.next,
         messages: &messages,
+        member: ask.member.as_ref(),
     };
     let draft = point
         .draft(pop.broker_name())

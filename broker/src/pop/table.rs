@@ -1,8 +1,8 @@
 //! All queues that groups have leases or positions in: found by name, locked one by one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
@@ -30,6 +30,9 @@ pub struct Slot {
     /// Its name.
     pub key: QueueKey,
     tally: Arc<Tally>,
+    /// Retries of messages of this queue that stand below this log position were voided by a seek. Beside the lock, so
+    /// that the retry queues of a topic may look while they are locked themselves.
+    void_below: AtomicU64,
     inner: Mutex<Inner>,
 }
 
@@ -38,6 +41,8 @@ struct Inner {
     state: QueueState,
     /// Taken out of the table: a pop that still has the slot must look again.
     forgotten: bool,
+    /// Queue offsets that retention deleted unread, not reported yet.
+    gap: Option<(u64, u64)>,
     /// Deadline (epoch ms) under which the queue stands in the schedule; `i64::MAX` when it does not.
     scheduled_ms: i64,
 }
@@ -50,6 +55,11 @@ pub struct Locked<'a> {
 }
 
 impl Slot {
+    /// Whether a retry of a message of this queue, stored at log `position`, was voided by a seek.
+    pub fn voids(&self, position: u64) -> bool {
+        position < self.void_below.load(Ordering::Acquire)
+    }
+
     /// Locks the state; `None` when it was forgotten meanwhile.
     pub fn lock(&self) -> Option<Locked<'_>> {
         let inner = self.inner.lock();
@@ -66,8 +76,17 @@ impl Locked<'_> {
     /// Applies the record at `position`.
     pub fn apply(&mut self, position: u64, event: &Event) {
         let before = Sums::of(&self.inner.state);
+        let offsets = touched(&self.inner.state, event);
+        let held = holders(&self.inner.state, &offsets);
         apply::apply(&mut self.inner.state, position, event);
-        self.slot.tally.add(Sums::of(&self.inner.state), before);
+        let holds = holders(&self.inner.state, &offsets);
+        let tally = &self.slot.tally;
+        tally.add(Sums::of(&self.inner.state), before);
+        tally.count_members(&holds, 1);
+        tally.count_members(&held, -1);
+        self.slot
+            .void_below
+            .store(self.inner.state.retries_void_below, Ordering::Release);
     }
 
     /// A deadline (epoch ms) that the caller must put in the schedule: the queue's next one, if it is earlier than the one
@@ -100,6 +119,22 @@ impl Locked<'_> {
     /// See [`QueueState::skip_to`].
     pub fn skip_to(&mut self, next: u64) {
         self.inner.state.skip_to(next);
+    }
+
+    /// Passes over unread messages that retention deleted, and keeps in mind which.
+    pub fn lose_to(&mut self, first_left: u64) {
+        let from = self.inner.state.next;
+        let begin = match self.inner.gap {
+            Some((begin, end)) if end == from => begin,
+            _ => from,
+        };
+        self.inner.gap = Some((begin, first_left));
+        self.inner.state.skip_to(first_left);
+    }
+
+    /// Takes the loss that was not reported yet: queue offsets `[from, to)`.
+    pub fn take_gap(&mut self) -> Option<(u64, u64)> {
+        self.inner.gap.take()
     }
 
     /// Notes what was put in the group's offset table.
@@ -139,6 +174,8 @@ struct Tally {
     held: AtomicI64,
     /// These and the ones that wait to be put back.
     open: AtomicI64,
+    /// Those of each member that has any.
+    members: Mutex<HashMap<Arc<str>, u64>>,
 }
 
 impl Tally {
@@ -152,6 +189,51 @@ impl Tally {
                 .fetch_add(plus.open - minus.open, Ordering::Relaxed);
         }
     }
+}
+
+impl Tally {
+    fn count_members(&self, members: &[Arc<str>], by: i64) {
+        if members.is_empty() {
+            return;
+        }
+        let mut counts = self.members.lock();
+        for member in members {
+            let count = counts.entry(member.clone()).or_default();
+            *count = count.saturating_add_signed(by);
+            if *count == 0 {
+                counts.remove(member);
+            }
+        }
+    }
+}
+
+/// Queue offsets whose leases an event may change.
+fn touched(state: &QueueState, event: &Event) -> Vec<u64> {
+    match event {
+        Event::Leased { messages, .. } => messages.iter().map(|&(offset, _)| offset).collect(),
+        Event::Settled { changes, .. } => {
+            let offsets: BTreeSet<u64> = changes.iter().map(|change| change.offset).collect();
+            offsets.into_iter().collect()
+        }
+        Event::Returned { offset, .. } => vec![*offset],
+        Event::Positioned { .. } => state.in_flight().map(|(offset, _)| offset).collect(),
+    }
+}
+
+/// The members that hold the leases at these offsets.
+fn holders(state: &QueueState, offsets: &[u64]) -> Vec<Arc<str>> {
+    offsets
+        .iter()
+        .filter_map(|&offset| state.holder(offset))
+        .collect()
+}
+
+/// The members that hold leases of a queue, one entry a lease.
+fn all_holders(state: &QueueState) -> Vec<Arc<str>> {
+    state
+        .in_flight()
+        .filter_map(|(offset, _)| state.holder(offset))
+        .collect()
 }
 
 #[derive(Debug)]
@@ -231,6 +313,7 @@ impl Table {
             .get_key_value(topic)
             .map_or_else(|| topic.into(), |(name, _)| name.clone());
         entry.tally.add(Sums::of(&state), Sums::default());
+        entry.tally.count_members(&all_holders(&state), 1);
         let slot = Arc::new(Slot {
             key: QueueKey {
                 group: name,
@@ -238,8 +321,10 @@ impl Table {
                 queue_id,
             },
             tally: entry.tally.clone(),
+            void_below: AtomicU64::new(state.retries_void_below),
             inner: Mutex::new(Inner {
                 state,
+                gap: None,
                 forgotten: false,
                 scheduled_ms: i64::MAX,
             }),
@@ -261,6 +346,30 @@ impl Table {
         };
         let number = |sum: &AtomicI64| u64::try_from(sum.load(Ordering::Relaxed)).unwrap_or(0);
         (number(&entry.tally.held), number(&entry.tally.open))
+    }
+
+    /// Leases of the group on this broker that one member holds.
+    pub fn held_by(&self, group: &str, member: &str) -> u64 {
+        let groups = self.groups.read();
+        let Some(entry) = groups.get(group) else {
+            return 0;
+        };
+        let members = entry.tally.members.lock();
+        members.get(member).copied().unwrap_or(0)
+    }
+
+    /// Whether the group has any state.
+    pub fn has_group(&self, group: &str) -> bool {
+        self.groups.read().contains_key(group)
+    }
+
+    /// Groups that have any state.
+    pub fn group_names(&self) -> Vec<String> {
+        self.groups
+            .read()
+            .keys()
+            .map(|name| name.to_string())
+            .collect()
     }
 
     /// Leases that consumers of all groups hold.
@@ -323,6 +432,7 @@ impl Table {
                     }
                     inner.forgotten = true;
                     entry.tally.add(Sums::default(), Sums::of(&inner.state));
+                    entry.tally.count_members(&all_holders(&inner.state), -1);
                     forgotten += 1;
                     false
                 });

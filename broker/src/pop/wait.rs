@@ -30,6 +30,11 @@ struct Waiting<T> {
 pub trait Wants {
     /// Whether a message of this queue and tag code may be for it. No false negatives.
     fn wants(&self, queue_id: i32, tags_code: i64) -> bool;
+
+    /// Whether it may also wait for a lease of its member to end.
+    fn is_limited(&self) -> bool {
+        false
+    }
 }
 
 type Groups<T> = HashMap<Arc<str>, VecDeque<Waiting<T>>>;
@@ -39,6 +44,14 @@ struct Inner<T> {
     next_id: u64,
     topics: HashMap<Arc<str>, Groups<T>>,
     deadlines: BTreeMap<(Monotonic, u64), WaitKey>,
+    /// Requests of each group.
+    of_group: HashMap<Arc<str>, Count>,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Count {
+    all: usize,
+    limited: usize,
 }
 
 /// The waiting requests. Pure: whoever parks and expires brings the time.
@@ -65,6 +78,7 @@ impl<T: Wants> Waiters<T> {
             next_id: 1,
             topics: HashMap::new(),
             deadlines: BTreeMap::new(),
+            of_group: HashMap::new(),
         };
         Waiters {
             max: AtomicUsize::new(max),
@@ -103,6 +117,7 @@ impl<T: Wants> Waiters<T> {
         if line.len() >= WAITERS_PER_KEY_MAX {
             return Err(payload);
         }
+        let limited = payload.is_limited();
         let waiting = Waiting {
             id,
             deadline,
@@ -119,6 +134,9 @@ impl<T: Wants> Waiters<T> {
             .first_key_value()
             .is_none_or(|((first, _), _)| deadline < *first);
         inner.deadlines.insert((deadline, id), key.clone());
+        let count = inner.of_group.entry(key.group.clone()).or_default();
+        count.all += 1;
+        count.limited += usize::from(limited);
         self.count.fetch_add(1, Ordering::Release);
         Ok(Parked { id, earliest })
     }
@@ -214,6 +232,33 @@ impl<T: Wants> Waiters<T> {
             .map_or(0, VecDeque::len)
     }
 
+    /// Whether a request of the group is as `wanted`.
+    pub fn any_of(&self, group: &str, wanted: impl Fn(&T) -> bool) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let inner = self.inner.lock();
+        inner.of_group.contains_key(group)
+            && inner
+                .topics
+                .values()
+                .filter_map(|groups| groups.get(group))
+                .flatten()
+                .any(|waiting| wanted(&waiting.payload))
+    }
+
+    /// Whether a request of the group waits for a lease of its member to end.
+    pub fn is_limited(&self, group: &str) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let inner = self.inner.lock();
+        inner
+            .of_group
+            .get(group)
+            .is_some_and(|count| count.limited > 0)
+    }
+
     /// All requests.
     pub fn len(&self) -> usize {
         self.count.load(Ordering::Acquire)
@@ -236,6 +281,13 @@ impl<T: Wants> Waiters<T> {
             }
         }
         inner.deadlines.remove(&(waiting.deadline, id));
+        if let Some(count) = inner.of_group.get_mut(group) {
+            count.all -= 1;
+            count.limited -= usize::from(waiting.payload.is_limited());
+            if count.all == 0 {
+                inner.of_group.remove(group);
+            }
+        }
         self.count.fetch_sub(1, Ordering::Release);
         Some(waiting.payload)
     }
@@ -317,6 +369,8 @@ mod tests {
             [Ask("soon", -1, 0), Ask("mid", -1, 0)]
         );
         assert_eq!(waiters.len(), 1);
+        assert!(waiters.any_of("a", |ask| ask.0 == "late"));
+        assert!(!waiters.any_of("a", |ask| ask.0 == "soon") && !waiters.any_of("b", |_| true));
     }
 
     #[test]

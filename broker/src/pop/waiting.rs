@@ -9,9 +9,13 @@ use store::PhysicalOffset;
 
 use crate::broker::Broker;
 use crate::error::BrokerError;
+use crate::names as core_names;
 
 use super::answer;
+use super::carry;
+use super::cold;
 use super::names;
+use super::scan::Reach;
 use super::sweep::{self, Ask, Presence, Swept};
 use super::wait::{WaitKey, Wants};
 
@@ -52,6 +56,10 @@ impl Wants for Waiting {
         (self.ask.queue_id < 0 || self.ask.queue_id == queue_id)
             && self.ask.filter.may_match(tags_code)
     }
+
+    fn is_limited(&self) -> bool {
+        self.ask.member_limit > 0
+    }
 }
 
 impl Waiting {
@@ -71,21 +79,49 @@ enum Try {
     Nothing(Waiting, Swept),
     /// It ran out of budget.
     Again(Waiting),
+    /// What there is may have to be read from the disk.
+    Cold(Waiting),
 }
 
 /// Answers a request now, or parks it until its deadline. On the connection's task; what takes longer is spawned.
 pub(crate) fn begin(broker: &Arc<Broker>, waiting: Waiting) {
+    if carry::native_retries_wait(broker, &waiting.ask.group) {
+        return cold::offload(broker, waiting, |broker, waiting| {
+            if let Err(error) = carry::to_leases(broker, &waiting.ask.group) {
+                tracing::warn!(group = %waiting.ask.group, %error, "waiting retries are not taken over yet");
+            }
+            first_try(broker, waiting, Reach::Disk);
+        });
+    }
+    first_try(broker, waiting, Reach::Memory);
+}
+
+fn first_try(broker: &Arc<Broker>, waiting: Waiting, reach: Reach) {
     let written = broker.store.written();
-    match attempt(broker, waiting) {
-        Try::Done => {}
+    match attempt(broker, waiting, reach) {
         Try::Nothing(waiting, _)
             if waiting.deadline <= broker.clock.monotonic()
                 && broker.store.dispatched() < written =>
         {
             catch_up(broker, waiting, written);
         }
-        Try::Nothing(waiting, swept) => park(broker, waiting, &swept, false),
+        Try::Cold(waiting) => cold::offload(broker, waiting, |broker, waiting| {
+            first_try(broker, waiting, Reach::Disk);
+        }),
+        tried => conclude(broker, tried, false),
+    }
+}
+
+/// What follows a try: nothing more, the line, or another try. `front` puts the request at the front of its line.
+fn conclude(broker: &Arc<Broker>, tried: Try, front: bool) {
+    match tried {
+        Try::Done => {}
+        Try::Nothing(waiting, swept) => park(broker, waiting, &swept, front),
         Try::Again(waiting) => follow(broker, waiting),
+        Try::Cold(waiting) => cold::offload(broker, waiting, move |broker, waiting| {
+            let tried = attempt(broker, waiting, Reach::Disk);
+            conclude(broker, tried, front);
+        }),
     }
 }
 
@@ -100,10 +136,9 @@ fn catch_up(broker: &Arc<Broker>, waiting: Waiting, written: PhysicalOffset) {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        match attempt(&owner, waiting) {
-            Try::Done => {}
+        match attempt(&owner, waiting, Reach::Memory) {
             Try::Nothing(waiting, swept) => answer::empty(&owner, waiting, &swept),
-            Try::Again(waiting) => follow(&owner, waiting),
+            tried => conclude(&owner, tried, false),
         }
     });
 }
@@ -117,14 +152,12 @@ fn resume(broker: &Arc<Broker>, waiting: Waiting) {
         wake_one(broker, &key.group, &key.topic);
         return;
     }
-    match attempt(broker, waiting) {
-        Try::Done => {}
-        Try::Nothing(waiting, swept) => park(broker, waiting, &swept, true),
-        Try::Again(waiting) => follow(broker, waiting),
-    }
+    let tried = attempt(broker, waiting, Reach::Memory);
+    conclude(broker, tried, true);
 }
 
-/// Goes on with a request whose filter matches little, making way for others between the rounds.
+/// Goes on with a request whose filter matches little, making way for others between the rounds. What has looked at much
+/// without an end is told to ask again at once: it goes on from there.
 fn follow(broker: &Arc<Broker>, mut waiting: Waiting) {
     let owner = broker.clone();
     broker.spawn(async move {
@@ -134,23 +167,26 @@ fn follow(broker: &Arc<Broker>, mut waiting: Waiting) {
             if waiting.to.conn().is_closed() {
                 return;
             }
-            match attempt(&owner, waiting) {
-                Try::Done => return,
-                Try::Nothing(waiting, swept) => return park(&owner, waiting, &swept, true),
+            match attempt(&owner, waiting, Reach::Memory) {
                 Try::Again(unfinished)
                     if owner.clock.monotonic() >= give_up || owner.stopping.is_cancelled() =>
                 {
-                    return answer::empty(&owner, unfinished, &Swept::default());
+                    let swept = Swept {
+                        again: true,
+                        ..Swept::default()
+                    };
+                    return answer::empty(&owner, unfinished, &swept);
                 }
                 Try::Again(unfinished) => waiting = unfinished,
+                tried => return conclude(&owner, tried, true),
             }
         }
     });
 }
 
-fn attempt(broker: &Arc<Broker>, waiting: Waiting) -> Try {
+fn attempt(broker: &Arc<Broker>, waiting: Waiting, reach: Reach) -> Try {
     match waiting.form {
-        Form::Notify => match sweep::is_there(broker, &waiting.ask) {
+        Form::Notify => match sweep::is_there(broker, &waiting.ask, reach) {
             Ok(Presence::Yes) => {
                 let key = waiting.key();
                 answer::notified(waiting, true, false);
@@ -161,6 +197,7 @@ fn attempt(broker: &Arc<Broker>, waiting: Waiting) -> Try {
             }
             Ok(Presence::No) => Try::Nothing(waiting, Swept::default()),
             Ok(Presence::LookAgain) => Try::Again(waiting),
+            Ok(Presence::Cold) => Try::Cold(waiting),
             Err(error) => {
                 waiting.to.send(error.to_response());
                 Try::Done
@@ -170,11 +207,17 @@ fn attempt(broker: &Arc<Broker>, waiting: Waiting) -> Try {
             if waiting.ask.rules.policy.paused {
                 return Try::Nothing(waiting, Swept::default());
             }
-            match sweep::lease(broker, &waiting.ask) {
+            match sweep::lease(broker, &waiting.ask, reach) {
                 Ok(swept) if !swept.leased.is_empty() => {
                     answer::found(broker, waiting, swept);
                     Try::Done
                 }
+                // A loss is told at once, also where nothing is left.
+                Ok(swept) if !swept.gaps.is_empty() && waiting.form == Form::Gantry => {
+                    answer::empty(broker, waiting, &swept);
+                    Try::Done
+                }
+                Ok(swept) if swept.cold => Try::Cold(waiting),
                 Ok(swept) if swept.again => Try::Again(waiting),
                 Ok(swept) => Try::Nothing(waiting, swept),
                 // RocketMQ's protocol has no word for it: a native pop waits for room as for a message.
@@ -209,8 +252,10 @@ fn park(broker: &Arc<Broker>, waiting: Waiting, swept: &Swept, front: bool) {
     if parked.earliest {
         broker.pop.deadline_moved.notify_one();
     }
-    if !matches!(sweep::is_there(broker, &ask), Ok(Presence::No))
-        && let Some(waiting) = broker.pop.waiters.take(&key, parked.id)
+    if !matches!(
+        sweep::is_there(broker, &ask, Reach::Memory),
+        Ok(Presence::No)
+    ) && let Some(waiting) = broker.pop.waiters.take(&key, parked.id)
     {
         spawn_resume(broker, vec![waiting]);
     }
@@ -218,6 +263,11 @@ fn park(broker: &Arc<Broker>, waiting: Waiting, swept: &Swept, front: bool) {
 
 /// Called on the store's dispatch thread for each new queue entry: must return at once.
 pub(crate) fn arrived(broker: &Arc<Broker>, topic: &str, queue_id: i32, tags_code: i64) {
+    if let Some(group) = topic.strip_prefix(core_names::RETRY_PREFIX)
+        && !group.contains('+')
+    {
+        carry::native_retry_came(broker, group);
+    }
     if broker.pop.waiters.is_empty() {
         return;
     }

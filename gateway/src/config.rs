@@ -64,6 +64,8 @@ pub struct Config {
     pub message_max: ByteSize,
     /// Request bodies held at a time.
     pub bodies_max: ByteSize,
+    /// Messages in answers and frames that clients have yet to take, at a time.
+    pub answers_max: ByteSize,
     /// Sockets.
     pub ws: WsConfig,
 }
@@ -90,6 +92,7 @@ impl Default for Config {
             request_max: ByteSize::mib(8),
             message_max: ByteSize::mib(4),
             bodies_max: ByteSize::mib(512),
+            answers_max: ByteSize::mib(512),
             ws: WsConfig::default(),
         }
     }
@@ -186,6 +189,9 @@ impl Settings for Config {
         }
         if self.bodies_max.bytes() < request {
             fault("bodies_max", "must be at least request_max".into());
+        }
+        if self.answers_max.bytes() < message {
+            fault("answers_max", "must be at least message_max".into());
         }
         if self.connections_max == 0 {
             fault("connections_max", "must be at least 1".into());

@@ -22,6 +22,7 @@ mod gateway;
 pub mod http;
 pub mod json;
 mod later;
+pub mod memory;
 pub mod message;
 mod metrics;
 pub mod page;

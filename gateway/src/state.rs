@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::http::origin::OriginRules;
-use crate::http::read::BodyBudget;
+use crate::memory::Budget;
 use crate::metrics::GatewayMetrics;
 use crate::params::new_ulid;
 use crate::receipt::ReceiptKeys;
@@ -10,7 +10,7 @@ use crate::upstream::{Upstream, UpstreamOptions};
 use crate::ws::Sockets;
 use axum::http::HeaderValue;
 use clock::Clock;
-use node::Context;
+use node::{ByteSize, Context};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -47,7 +47,9 @@ pub struct Parts {
     /// Who may ask while authentication is off.
     pub origins: OriginRules,
     /// Request bodies held.
-    pub bodies: BodyBudget,
+    pub bodies: Arc<Budget>,
+    /// Answers with messages that are not written yet.
+    pub answers: Arc<Budget>,
     /// Places for receives that wait.
     pub waiting: Semaphore,
     /// One-way sends under way.
@@ -101,9 +103,8 @@ impl AppState {
             pages: crate::page::PageKeys::of(&receipts),
             receipts,
             origins: OriginRules::parse(&config.allow_origin).unwrap_or_default(),
-            bodies: BodyBudget::new(
-                usize::try_from(config.bodies_max.bytes()).unwrap_or(usize::MAX),
-            ),
+            bodies: budget(config.bodies_max),
+            answers: budget(config.answers_max),
             waiting: Semaphore::new(config.waiters_max.min(Semaphore::MAX_PERMITS)),
             oneway: Arc::new(Semaphore::new(ONEWAY_MAX)),
             metrics: GatewayMetrics::register(&context.metrics),
@@ -152,4 +153,8 @@ impl Deref for AppState {
     fn deref(&self) -> &Parts {
         &self.0
     }
+}
+
+fn budget(size: ByteSize) -> Arc<Budget> {
+    Budget::new(usize::try_from(size.bytes()).unwrap_or(usize::MAX))
 }

@@ -1,9 +1,10 @@
 //! The one layer around all routes: request id, limits, who may ask, the body, panics, problem documents, headers.
 
 use super::origin::Origin;
-use super::read::{Share, check_length, content_length, read_body};
+use super::read::{check_length, content_length, read_body};
 use super::{accept, problem};
 use crate::error::{ApiError, Code};
+use crate::memory::Held;
 use crate::params::{new_ulid, parse_duration};
 use crate::state::AppState;
 use crate::upstream::measured;
@@ -200,10 +201,7 @@ fn is_upgrade(uri: &Uri) -> bool {
 }
 
 /// Reads the body into an extension.
-async fn take_body<'a>(
-    state: &'a AppState,
-    request: &mut Request,
-) -> Result<Option<Share<'a>>, ApiError> {
+async fn take_body(state: &AppState, request: &mut Request) -> Result<Option<Held>, ApiError> {
     check_length(request.headers(), state.request_max())?;
     let body = std::mem::take(request.body_mut());
     let (bytes, share) =

@@ -1,12 +1,13 @@
 //! Reading a request body within limits of size and time.
 
 use crate::error::{ApiError, Code};
+use crate::memory::{Budget, Held};
 use axum::body::{Body, HttpBody};
 use axum::http::HeaderMap;
 use bytes::{Bytes, BytesMut};
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -15,46 +16,6 @@ pub(super) const SILENCE: Duration = Duration::from_secs(30);
 
 /// Room prepared for a body of which only the length is known.
 const PREPARED_MAX: usize = 1 << 20;
-
-/// Bytes of bodies held by a gateway at a time.
-#[derive(Debug)]
-pub struct BodyBudget {
-    left: AtomicUsize,
-}
-
-/// Part of the budget, given back when dropped.
-pub(super) struct Share<'a> {
-    budget: &'a BodyBudget,
-    bytes: usize,
-}
-
-impl Drop for Share<'_> {
-    fn drop(&mut self) {
-        self.budget.left.fetch_add(self.bytes, Ordering::AcqRel);
-    }
-}
-
-impl BodyBudget {
-    /// A budget of this many bytes.
-    #[must_use]
-    pub fn new(bytes: usize) -> Self {
-        Self {
-            left: AtomicUsize::new(bytes),
-        }
-    }
-
-    fn take(&self, bytes: usize) -> Option<Share<'_>> {
-        let taken = self
-            .left
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| {
-                left.checked_sub(bytes)
-            });
-        taken.is_ok().then_some(Share {
-            budget: self,
-            bytes,
-        })
-    }
-}
 
 /// The declared length, if any.
 pub(super) fn content_length(headers: &HeaderMap) -> Option<u64> {
@@ -82,18 +43,18 @@ fn too_large(max: usize) -> ApiError {
 ///
 /// # Errors
 /// `request_too_large`, `request_timeout`, `overloaded`; all end the connection.
-pub(super) async fn read_body<'a>(
+pub(super) async fn read_body(
     mut body: Body,
     headers: &HeaderMap,
     max: usize,
-    budget: &'a BodyBudget,
-) -> Result<(Bytes, Option<Share<'a>>), ApiError> {
+    budget: &Arc<Budget>,
+) -> Result<(Bytes, Option<Held>), ApiError> {
     if body.is_end_stream() {
         return Ok((Bytes::new(), None));
     }
     let expected = content_length(headers).and_then(|n| usize::try_from(n).ok());
     // The budget is taken as bytes arrive: a length that is only declared holds nothing.
-    let mut share = Share { budget, bytes: 0 };
+    let mut held = budget.empty();
     let mut first: Option<Bytes> = None;
     let mut joined: Option<BytesMut> = None;
     let mut length = 0_usize;
@@ -121,13 +82,8 @@ pub(super) async fn read_body<'a>(
         if length > max {
             return Err(too_large(max));
         }
-        if length > share.bytes {
-            let more = length - share.bytes;
-            let Some(extra) = budget.take(more) else {
-                return Err(no_room());
-            };
-            share.bytes += more;
-            std::mem::forget(extra);
+        if !held.grow(data.len()) {
+            return Err(no_room());
         }
         match (&mut joined, &mut first) {
             (Some(buffer), _) => buffer.extend_from_slice(&data),
@@ -143,7 +99,7 @@ pub(super) async fn read_body<'a>(
         }
     }
     let whole = joined.map(BytesMut::freeze).or(first).unwrap_or_default();
-    Ok((whole, Some(share)))
+    Ok((whole, Some(held)))
 }
 
 fn no_room() -> ApiError {

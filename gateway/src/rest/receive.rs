@@ -4,6 +4,7 @@ use super::answer;
 use crate::error::{ApiError, Code};
 use crate::http::guarded::Guarded;
 use crate::http::{Call, names_type};
+use crate::memory::Held;
 use crate::params::{check_topic, format_duration, percent_encode};
 use crate::render::{BodyFormat, Members, message};
 use crate::state::AppState;
@@ -140,21 +141,32 @@ pub(crate) async fn receive(
     if request.topic.is_none() {
         state.upstream.reads_something(group, deadline).await?;
     }
-    let mut popped = take(&state, &request, until).await?;
+    let (mut popped, held) = take(&state, &request, until).await?;
     if wanted.auto_ack {
         ack_all(&state, &request, &mut popped).await;
     }
     Ok(match wanted.format {
-        Format::Raw => raw(popped, wanted.auto_ack),
-        Format::Json(format) => json(popped, format, call.started().elapsed(), wanted.auto_ack),
+        Format::Raw => raw(popped, held, wanted.auto_ack),
+        Format::Json(format) => json(
+            popped,
+            held,
+            format,
+            call.started().elapsed(),
+            wanted.auto_ack,
+        ),
     })
 }
 
 /// Sweeps, and where there is nothing waits and sweeps again until `until`.
-async fn take(state: &AppState, request: &PopRequest, until: Instant) -> Result<Popped, ApiError> {
+async fn take(
+    state: &AppState,
+    request: &PopRequest,
+    until: Instant,
+) -> Result<(Popped, Held), ApiError> {
     let mut gap = Vec::new();
     let mut place = None;
     loop {
+        let held = room(state, request).await?;
         let mut popped = if state.draining.is_cancelled() {
             Popped::default()
         } else {
@@ -164,11 +176,12 @@ async fn take(state: &AppState, request: &PopRequest, until: Instant) -> Result<
         let now = Instant::now();
         if !popped.messages.is_empty() || now >= until || state.draining.is_cancelled() {
             popped.gap = gap;
-            return Ok(popped);
+            return Ok((popped, held));
         }
         if place.is_none() && !popped.more {
             place = Some(state.waiting.try_acquire().map_err(|_| no_place(state))?);
         }
+        drop(held);
         let wake = if popped.more {
             // A sparse filter: the broker has looked at a part, the rest is looked at at once.
             Wake::Ready
@@ -185,9 +198,20 @@ async fn take(state: &AppState, request: &PopRequest, until: Instant) -> Result<
         };
         if wake == Wake::Elapsed {
             popped.gap = gap;
-            return Ok(popped);
+            return Ok((popped, state.answers.empty()));
         }
     }
+}
+
+/// Memory for what a pop may bring; messages stay with the broker while clients have yet to take so many others.
+async fn room(state: &AppState, request: &PopRequest) -> Result<Held, ApiError> {
+    let bytes = usize::try_from(request.max_bytes).unwrap_or(usize::MAX);
+    let taken = tokio::time::timeout_at(request.deadline, state.answers.take(bytes)).await;
+    taken.map_err(|_| {
+        let detail = "clients have yet to take as many bytes of messages as the gateway may hold; try again, or use \
+                      another gateway";
+        ApiError::new(Code::Overloaded, detail).with("limit", state.config.answers_max.bytes())
+    })
 }
 
 fn no_place(state: &AppState) -> ApiError {
@@ -215,7 +239,13 @@ async fn ack_all(state: &AppState, request: &PopRequest, popped: &mut Popped) {
 }
 
 /// The JSON form.
-fn json(mut popped: Popped, format: BodyFormat, waited: Duration, settled: bool) -> Response {
+fn json(
+    mut popped: Popped,
+    held: Held,
+    format: BodyFormat,
+    waited: Duration,
+    settled: bool,
+) -> Response {
     let mut out = Vec::with_capacity(128 + popped.messages.len() * 800);
     out.extend_from_slice(b"{\"messages\":[");
     for (i, delivery) in popped.messages.iter().enumerate() {
@@ -243,7 +273,7 @@ fn json(mut popped: Popped, format: BodyFormat, waited: Duration, settled: bool)
         drop(popped.take());
     }
     let mut response = answer::json(StatusCode::OK, Vec::new());
-    *response.body_mut() = guarded(out.into(), popped);
+    *response.body_mut() = guarded(out.into(), popped, held);
     response
 }
 
@@ -286,17 +316,22 @@ fn partial(out: &mut Vec<u8>, popped: &Popped) {
 }
 
 /// The leases are given back, uncounted, where the client is gone before its answer.
-fn guarded(bytes: Bytes, popped: Popped) -> Body {
-    if popped.messages.is_empty() {
-        return Body::from(bytes);
+fn guarded(bytes: Bytes, mut popped: Popped, mut held: Held) -> Body {
+    if bytes.is_empty() && popped.messages.is_empty() {
+        return Body::empty();
     }
-    Body::new(Guarded::new(bytes, popped, |mut popped| {
+    for delivery in &mut popped.messages {
+        // Rendered: only the lease is needed now.
+        delivery.body = Bytes::new();
+    }
+    held.set(bytes.len());
+    Body::new(Guarded::new(bytes, (popped, held), |(mut popped, _)| {
         drop(popped.take())
     }))
 }
 
 /// The raw form: bytes and headers; 204 where there is nothing.
-fn raw(mut popped: Popped, settled: bool) -> Response {
+fn raw(mut popped: Popped, held: Held, settled: bool) -> Response {
     let mut response = Response::new(Body::empty());
     let mut set = |name: &'static str, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {
@@ -323,7 +358,7 @@ fn raw(mut popped: Popped, settled: bool) -> Response {
     if settled {
         drop(popped.take());
     }
-    *response.body_mut() = guarded(bytes, popped);
+    *response.body_mut() = guarded(bytes, popped, held);
     response
 }
 

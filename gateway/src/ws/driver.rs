@@ -264,6 +264,7 @@ impl Driver {
             Done::Popped {
                 sub,
                 asked,
+                held,
                 result: Ok(mut popped),
             } => {
                 // Where the subscription is over, dropping the result gives the messages back uncounted.
@@ -276,6 +277,8 @@ impl Driver {
                     sub,
                     result: Ok(batch),
                 });
+                // What became frames is counted in the outbound queue.
+                drop(held);
             }
         }
     }
@@ -287,7 +290,10 @@ impl Driver {
                     text,
                     push,
                     receipts,
-                } => self.outbound.queue(text, push, receipts),
+                } => {
+                    let held = self.state.answers.hold(text.len());
+                    self.outbound.queue(text, push, receipts, held);
+                }
                 Action::Ping => self.outbound.ping(),
                 Action::Close { code, reason } => self.closing = Some((code, reason)),
                 Action::Open { sub, spec } => self.open(sub, spec),

@@ -7,13 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use clock::Monotonic;
 use serde_json::value::RawValue;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::action::{Batch, Effect, Event, Outcome, Refusal, Target};
 use super::frame::{BodyFormat, Publish, SettleItem, SettleKind};
 use super::subscription::Item;
 use crate::error::{ApiError, Code};
+use crate::memory::Held;
 use crate::params::{check_namespace, check_topic, new_ulid};
 use crate::receipt::ReceiptError;
 use crate::render::{self, Members};
@@ -36,6 +37,8 @@ pub(super) enum Done {
     Popped {
         sub: u32,
         asked: Monotonic,
+        /// Memory for what was popped.
+        held: Option<Held>,
         result: Result<Popped, ApiError>,
     },
 }
@@ -71,10 +74,21 @@ pub(super) async fn pop(
         member_limit: 0,
         deadline: Instant::now() + CALL,
     };
+    // Messages stay with the broker while clients have yet to take as many others as the gateway may hold.
+    let held = timeout_at(request.deadline, state.answers.take(bytes)).await;
+    let result = match held {
+        Ok(_) => state.upstream.pop(&request).await,
+        Err(_) => {
+            let mut later = Popped::default();
+            later.more = true;
+            Ok(later)
+        }
+    };
     Done::Popped {
         sub,
         asked,
-        result: state.upstream.pop(&request).await,
+        held: held.ok(),
+        result,
     }
 }
 

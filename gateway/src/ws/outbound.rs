@@ -10,6 +10,8 @@ use axum::body::Bytes;
 use axum::extract::ws::{Message, Utf8Bytes};
 use futures_util::Sink;
 
+use crate::memory::Held;
+
 /// Bytes handed over before the session hears of it.
 const REPORT_BYTES: usize = 32 * 1024;
 
@@ -24,6 +26,7 @@ pub(super) struct Progress {
 struct Queued {
     text: Utf8Bytes,
     receipts: Vec<Arc<str>>,
+    _held: Held,
 }
 
 /// The outbound queue of one socket; its bound is kept by the session.
@@ -38,10 +41,12 @@ pub(super) struct Outbound {
 }
 
 impl Outbound {
-    pub(super) fn queue(&mut self, text: String, push: bool, receipts: Vec<Arc<str>>) {
+    /// `held` is the memory of the text.
+    pub(super) fn queue(&mut self, text: String, push: bool, receipts: Vec<Arc<str>>, held: Held) {
         let queued = Queued {
             text: text.into(),
             receipts,
+            _held: held,
         };
         if push {
             self.pushes.push_back(queued)

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use tokio::time::{Instant, sleep};
 
 use super::load::{
-    INVISIBLE, Load, body_for, native_consumer, native_sender, number_of, rest_consumer,
+    Broker, INVISIBLE, Load, body_for, native_consumer, native_sender, number_of, rest_consumer,
     rest_sender,
 };
 use super::oracle::{Fault, Place, Stored, check};
@@ -171,18 +171,8 @@ pub async fn run(plan: &Plan, dir: &Path) -> Result<Report> {
     }
     for load in loads {
         load.end();
-        let mut history = load.history();
-        history.stored = read_back(cluster.broker, &load.topic).await?;
-        history.drained = true;
-        let found = check(&history);
-        let mut told: Vec<u64> = found.iter().filter_map(Fault::message).collect();
-        told.dedup();
-        stories.extend(
-            told.iter()
-                .take(3)
-                .map(|message| format!("{}, {message}:\n{}", load.topic, history.about(*message))),
-        );
-        faults.extend(found);
+        let stored = read_back(cluster.broker, &load.topic, QUEUES, 0).await?;
+        judge(&load, stored, &mut faults, &mut stories);
     }
     for bystander in &mut cluster.bystanders {
         if !bystander.alive() {
@@ -204,6 +194,27 @@ pub async fn run(plan: &Plan, dir: &Path) -> Result<Report> {
     })
 }
 
+/// Asks the oracle about a load whose queues are drained, and tells the stories of the first faults.
+pub(super) fn judge(
+    load: &Load,
+    stored: Vec<Stored>,
+    faults: &mut Vec<Fault>,
+    stories: &mut Vec<String>,
+) {
+    let mut history = load.history();
+    history.stored = stored;
+    history.drained = true;
+    let found = check(&history);
+    let mut told: Vec<u64> = found.iter().filter_map(Fault::message).collect();
+    told.dedup();
+    stories.extend(
+        told.iter()
+            .take(3)
+            .map(|message| format!("{}, {message}:\n{}", load.topic, history.about(*message))),
+    );
+    faults.extend(found);
+}
+
 /// Topics and groups are made before anything is sent, so that a group misses nothing and no message dies of its attempts.
 pub async fn prepare(broker: SocketAddr, loads: &[Arc<Load>]) -> Result<()> {
     let connection = Native::connect(broker).await?;
@@ -219,16 +230,17 @@ pub async fn prepare(broker: SocketAddr, loads: &[Arc<Load>]) -> Result<()> {
 fn start_load(plan: &Plan, cluster: &Cluster, loads: &[Arc<Load>; 2]) {
     let [native, rest] = loads;
     for _ in 0..2 {
+        let broker = Broker {
+            addr: cluster.broker,
+            name: "broker-a".to_owned(),
+            first_queue: 0,
+        };
         tokio::spawn(native_sender(
             Arc::clone(native),
-            cluster.broker,
+            broker.clone(),
             plan.native_rate / 2,
         ));
-        tokio::spawn(native_consumer(
-            Arc::clone(native),
-            cluster.broker,
-            "broker-a".to_owned(),
-        ));
+        tokio::spawn(native_consumer(Arc::clone(native), broker));
     }
     if plan.rest_rate > 0 {
         tokio::spawn(rest_sender(
@@ -252,11 +264,16 @@ pub async fn drained(load: &Load) -> Result<()> {
     Ok(())
 }
 
-/// All messages of a topic, as a reader finds them.
-pub async fn read_back(broker: SocketAddr, topic: &str) -> Result<Vec<Stored>> {
+/// All messages of a topic on a broker, as a reader finds them; `first_queue` is added to the queue ids.
+pub async fn read_back(
+    broker: SocketAddr,
+    topic: &str,
+    queues: u64,
+    first_queue: i32,
+) -> Result<Vec<Stored>> {
     let connection = Native::connect(broker).await?;
     let mut stored = Vec::new();
-    for queue in 0..QUEUES {
+    for queue in 0..queues {
         let queue = i32::try_from(queue)?;
         let (records, end) = connection.read_queue(topic, queue).await?;
         if i64::try_from(records.len())? != end {
@@ -271,7 +288,7 @@ pub async fn read_back(broker: SocketAddr, topic: &str) -> Result<Vec<Stored>> {
             Stored {
                 message,
                 place: Place {
-                    queue: record.queue,
+                    queue: first_queue + record.queue,
                     offset: record.offset,
                 },
                 intact,
@@ -282,7 +299,7 @@ pub async fn read_back(broker: SocketAddr, topic: &str) -> Result<Vec<Stored>> {
 }
 
 /// xorshift; the seed is printed with the result, although the moments of a run never repeat exactly.
-fn random_between(state: &mut u64, (low, high): (Duration, Duration)) -> Duration {
+pub(super) fn random_between(state: &mut u64, (low, high): (Duration, Duration)) -> Duration {
     *state ^= *state << 13;
     *state ^= *state >> 7;
     *state ^= *state << 17;

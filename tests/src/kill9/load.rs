@@ -16,8 +16,8 @@ use crate::native::{Native, Popped};
 
 /// How long a delivery is invisible.
 pub const INVISIBLE: Duration = Duration::from_secs(3);
-const TICK: Duration = Duration::from_millis(20);
-const RECONNECT: Duration = Duration::from_millis(20);
+pub(super) const TICK: Duration = Duration::from_millis(20);
+pub(super) const RECONNECT: Duration = Duration::from_millis(20);
 /// One delivery in so many is not acked, so that it comes back.
 const FORGET_EVERY: u64 = 40;
 /// One delivery in so many is acked only after its lease has ended.
@@ -32,7 +32,7 @@ pub struct Load {
     pub group: String,
     pub queues: u64,
     clock: AtomicU64,
-    next: AtomicU64,
+    pub(super) next: AtomicU64,
     sending: AtomicBool,
     consuming: AtomicBool,
     /// Forget and delay acks: on while the load runs, off while the queues are drained.
@@ -57,7 +57,7 @@ impl Load {
         })
     }
 
-    fn moment(&self) -> Moment {
+    pub(super) fn moment(&self) -> Moment {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
@@ -97,11 +97,17 @@ impl Load {
         (sends, history.delivered.len(), acks)
     }
 
-    fn sent(&self, message: u64, answered: Option<Place>) {
+    pub(super) fn sent(&self, message: u64, answered: Option<Place>) {
         self.history.lock().sent.push(Sent { message, answered });
     }
 
-    fn delivered(&self, body: &[u8], attempt: u32, asked: Moment, arrived: Moment) -> u64 {
+    pub(super) fn delivered(
+        &self,
+        body: &[u8],
+        attempt: u32,
+        asked: Moment,
+        arrived: Moment,
+    ) -> u64 {
         let message = number_of(body);
         let intact = body == body_for(message).as_bytes();
         self.history.lock().delivered.push(Delivered {
@@ -125,7 +131,7 @@ impl Load {
     }
 
     /// What to do with a delivery: none = forget it, else ack it after so long.
-    fn manners(&self, message: u64, attempt: u32) -> Option<Duration> {
+    pub(super) fn manners(&self, message: u64, attempt: u32) -> Option<Duration> {
         let dice = (message.wrapping_mul(31) + u64::from(attempt))
             .wrapping_mul(0x9E37_79B9_7F4A_7C15)
             >> 32;
@@ -146,11 +152,11 @@ impl Load {
         Some(Duration::ZERO)
     }
 
-    fn sending(&self) -> bool {
+    pub(super) fn sending(&self) -> bool {
         self.sending.load(Ordering::SeqCst)
     }
 
-    fn consuming(&self) -> bool {
+    pub(super) fn consuming(&self) -> bool {
         self.consuming.load(Ordering::SeqCst)
     }
 }
@@ -188,11 +194,20 @@ async fn connect(addr: SocketAddr, go_on: impl Fn() -> bool) -> Option<Native> {
     None
 }
 
+/// A broker as the load sees it.
+#[derive(Clone, Debug)]
+pub struct Broker {
+    pub addr: SocketAddr,
+    pub name: String,
+    /// Added to its queue ids, so that queues of several brokers are told apart.
+    pub first_queue: i32,
+}
+
 /// Sends `per_second` messages by remoting until the load ends. Unanswered ones count as sent with unknown outcome.
-pub async fn native_sender(load: Arc<Load>, broker: SocketAddr, per_second: u32) {
+pub async fn native_sender(load: Arc<Load>, broker: Broker, per_second: u32) {
     let burst = per_tick(per_second);
     let mut ticks = interval(TICK);
-    while let Some(connection) = connect(broker, || load.sending()).await {
+    while let Some(connection) = connect(broker.addr, || load.sending()).await {
         loop {
             ticks.tick().await;
             let numbers: Vec<u64> = (0..burst)
@@ -200,7 +215,7 @@ pub async fn native_sender(load: Arc<Load>, broker: SocketAddr, per_second: u32)
                 .collect();
             let sends = numbers
                 .iter()
-                .map(|number| native_send(&load, &connection, *number));
+                .map(|number| native_send(&load, &connection, broker.first_queue, *number));
             let answered = join_all(sends).await;
             if !load.sending() || answered.contains(&false) {
                 break;
@@ -209,7 +224,7 @@ pub async fn native_sender(load: Arc<Load>, broker: SocketAddr, per_second: u32)
     }
 }
 
-async fn native_send(load: &Load, connection: &Native, message: u64) -> bool {
+async fn native_send(load: &Load, connection: &Native, first_queue: i32, message: u64) -> bool {
     let queue = i32::try_from(message % load.queues).unwrap_or_default();
     let key = message.to_string();
     let answer = connection
@@ -224,7 +239,7 @@ async fn native_send(load: &Load, connection: &Native, message: u64) -> bool {
         Ok(answer) if answer.code == 0 => {
             match (answer.number("queueId"), answer.number("queueOffset")) {
                 (Ok(queue), Ok(offset)) => Some(Place {
-                    queue: i32::try_from(queue).unwrap_or(-1),
+                    queue: first_queue + i32::try_from(queue).unwrap_or(-1),
                     offset,
                 }),
                 _ => None,
@@ -237,13 +252,16 @@ async fn native_send(load: &Load, connection: &Native, message: u64) -> bool {
 }
 
 /// Pops and acks by remoting until the load ends.
-pub async fn native_consumer(load: Arc<Load>, broker: SocketAddr, broker_name: String) {
+pub async fn native_consumer(load: Arc<Load>, broker: Broker) {
     let invisible = u64::try_from(INVISIBLE.as_millis()).unwrap_or_default();
-    while let Some(connection) = connect(broker, || load.consuming()).await.map(Arc::new) {
+    while let Some(connection) = connect(broker.addr, || load.consuming())
+        .await
+        .map(Arc::new)
+    {
         while load.consuming() {
             let asked = load.moment();
             let Ok(popped) = connection
-                .pop(&broker_name, &load.group, &load.topic, 32, invisible)
+                .pop(&broker.name, &load.group, &load.topic, 32, invisible)
                 .await
             else {
                 break;
@@ -378,7 +396,12 @@ pub async fn rest_consumer(load: Arc<Load>, gateway: SocketAddr) {
     }
 }
 
-async fn rest_ack(load: &Load, rest: &Rest, deliveries: Vec<(u64, u32, String)>) {
+/// Acks deliveries and writes down what was answered; gives the statuses too.
+pub(super) async fn rest_ack(
+    load: &Load,
+    rest: &Rest,
+    deliveries: Vec<(u64, u32, String)>,
+) -> Vec<String> {
     let receipts: Vec<&str> = deliveries
         .iter()
         .map(|(_, _, receipt)| receipt.as_str())
@@ -398,17 +421,21 @@ async fn rest_ack(load: &Load, rest: &Rest, deliveries: Vec<(u64, u32, String)>)
     let results = answer
         .map(|answer| answer.json()["results"].clone())
         .unwrap_or(Value::Null);
+    let mut statuses = Vec::with_capacity(deliveries.len());
     for (index, (number, attempt, _)) in deliveries.iter().enumerate() {
-        let outcome = match results[index]["status"].as_str() {
-            Some("acked") => AckOutcome::Settled(at),
-            Some("gone") => AckOutcome::Gone,
+        let status = text(&results[index], "status");
+        let outcome = match status {
+            "acked" => AckOutcome::Settled(at),
+            "gone" => AckOutcome::Gone,
             _ => AckOutcome::Unknown,
         };
         load.acked(*number, *attempt, asked, outcome);
+        statuses.push(status.to_owned());
     }
+    statuses
 }
 
-fn per_tick(per_second: u32) -> u32 {
+pub(super) fn per_tick(per_second: u32) -> u32 {
     let ticks = u32::try_from(1000 / TICK.as_millis()).unwrap_or(1);
     (per_second / ticks).max(1)
 }

@@ -43,5 +43,7 @@ mod topic;
 mod unserved;
 mod version;
 
-pub use config::{Config, CreateConfig, FlushConfig, FlushMode, LimitsConfig, SegmentConfig};
+pub use config::{
+    Config, CreateConfig, FlushConfig, FlushMode, LimitsConfig, MembersConfig, SegmentConfig,
+};
 pub use server::{Addrs, Error, Running, run, start, start_on};

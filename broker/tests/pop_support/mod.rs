@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use broker::{Config, FlushConfig, FlushMode, Running, SegmentConfig};
 use clock::SystemClock;
-use node::{ByteSize, Context, Millis};
+use node::{ByteSize, Context, Metrics, Millis};
 use remoting::{Client, ClientOptions};
 use store::disk::Disk;
 use tempfile::TempDir;
@@ -34,6 +34,7 @@ pub(crate) struct Bench {
     pub(crate) dir: Arc<TempDir>,
     pub(crate) addr: String,
     pub(crate) client: Client,
+    pub(crate) metrics: Metrics,
 }
 
 /// A leased message as the gateway gets it.
@@ -63,16 +64,21 @@ pub(crate) fn config(data: &Path, flush: FlushMode) -> Config {
 }
 
 pub(crate) async fn open(dir: Arc<TempDir>, flush: FlushMode) -> Bench {
+    let config = config(dir.path(), flush);
+    open_with(dir, config).await
+}
+
+/// A broker with settings of its own.
+pub(crate) async fn open_with(dir: Arc<TempDir>, config: Config) -> Bench {
     let context = Context::quiet(Arc::new(SystemClock::new()));
-    let running = broker::start(config(dir.path(), flush), &context)
-        .await
-        .unwrap();
+    let running = broker::start(config, &context).await.unwrap();
     let addr = running.addrs.listen.to_string();
     Bench {
         running: Some(running),
         dir,
         addr,
         client: Client::new(ClientOptions::default()),
+        metrics: context.metrics,
     }
 }
 
@@ -93,6 +99,7 @@ pub(crate) async fn on_disk(disk: Arc<dyn Disk>, flush: FlushMode) -> Bench {
         dir: Arc::new(TempDir::new().unwrap()),
         addr,
         client: Client::new(ClientOptions::default()),
+        metrics: context.metrics,
     }
 }
 
@@ -122,6 +129,15 @@ pub(crate) fn quick() -> GroupSpec {
 }
 
 impl Bench {
+    /// The value of a metric of the broker, 0 where it is not there.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let text = self.metrics.text();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map_or(0, |value| value.parse().unwrap())
+    }
+
     pub(crate) async fn call(&self, cmd: Command) -> Command {
         self.client.invoke(&self.addr, cmd, TIMEOUT).await.unwrap()
     }

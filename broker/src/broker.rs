@@ -113,6 +113,10 @@ pub(crate) struct Broker {
     pub(crate) admission: Admission,
     /// Delay levels.
     pub(crate) delay: Delay,
+    /// What outlives its log file.
+    pub(crate) carry: crate::carry::Carry,
+    /// Deletion of old log files.
+    pub(crate) retention: crate::retention::Retention,
     /// Ids for messages that have none.
     pub(crate) ids: Ids,
     /// Totals at the last midnights.
@@ -162,6 +166,17 @@ impl Broker {
         }
         if self.store.busy() {
             return Err(BrokerError::Busy("the disk is slow"));
+        }
+        Ok(())
+    }
+
+    /// Whether there is space for what clients send. What the broker itself writes goes on.
+    ///
+    /// # Errors
+    /// The disk is full to the limit.
+    pub(crate) fn check_space(&self) -> Result<(), BrokerError> {
+        if self.retention.refuses() {
+            return Err(BrokerError::Store(store::StoreError::Full));
         }
         Ok(())
     }

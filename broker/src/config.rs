@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::names;
 
+/// Longest retention time: ten years.
+pub(crate) const RETENTION_MAX_MS: u64 = 3_650 * 86_400_000;
+
 /// How soon stored messages are on the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -51,6 +54,37 @@ impl Default for SegmentConfig {
     fn default() -> Self {
         Self {
             size: ByteSize::mib(1024),
+        }
+    }
+}
+
+/// Section `retention`: when log files are deleted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetentionConfig {
+    /// Age of its newest message at which a log file goes.
+    pub time: Millis,
+    /// Hour of the day (UTC) at which files are deleted by age; 24 for any.
+    pub hour: u32,
+    /// How often age and disk are looked at.
+    pub check_interval: Millis,
+    /// Full to this percentage, the disk has files deleted by age at any hour.
+    pub expired_percent: u32,
+    /// Full to this percentage, the disk has the oldest files deleted whatever their age.
+    pub clean_percent: u32,
+    /// Full to this percentage, the disk has sends refused.
+    pub refuse_percent: u32,
+}
+
+impl Default for RetentionConfig {
+    fn default() -> Self {
+        Self {
+            time: Millis::secs(72 * 3_600),
+            hour: 24,
+            check_interval: Millis::secs(10),
+            expired_percent: 75,
+            clean_percent: 85,
+            refuse_percent: 90,
         }
     }
 }
@@ -161,6 +195,8 @@ pub struct Config {
     pub flush: FlushConfig,
     /// See [`SegmentConfig`].
     pub segment: SegmentConfig,
+    /// See [`RetentionConfig`].
+    pub retention: RetentionConfig,
     /// See [`LimitsConfig`].
     pub limits: LimitsConfig,
     /// See [`CreateConfig`].
@@ -189,6 +225,7 @@ impl Default for Config {
             permission: crate::topic::PERM_READ_WRITE,
             flush: FlushConfig::default(),
             segment: SegmentConfig::default(),
+            retention: RetentionConfig::default(),
             limits: LimitsConfig::default(),
             create: CreateConfig::default(),
             members: MembersConfig::default(),
@@ -290,6 +327,33 @@ impl Settings for Config {
             "segment.size",
             "must be 1KiB to 64GiB",
         );
+        let retention = &self.retention;
+        check(
+            (1_000..=RETENTION_MAX_MS).contains(&retention.time.0),
+            "retention.time",
+            "must be 1s to 3650d",
+        );
+        check(
+            retention.hour <= 24,
+            "retention.hour",
+            "must be 0 to 23, or 24 for any hour",
+        );
+        check(
+            (100..=60_000).contains(&retention.check_interval.0),
+            "retention.check_interval",
+            "must be 100ms to 60s",
+        );
+        for (key, percent) in [
+            ("retention.expired_percent", retention.expired_percent),
+            ("retention.clean_percent", retention.clean_percent),
+            ("retention.refuse_percent", retention.refuse_percent),
+        ] {
+            check(
+                (1..=100).contains(&percent),
+                key,
+                "must be 1 to 100 percent of the disk",
+            );
+        }
         check(
             (1..=8 << 20).contains(&self.limits.message_size.0),
             "limits.message_size",

@@ -27,6 +27,8 @@ use crate::version::DataVersion;
 pub(crate) const LEVELS: usize = store::DELAY_LEVELS_MS.len();
 /// Property of a delivered record: `level queueOffset` of the entry in the schedule topic.
 pub(crate) const DELAYED_FROM: &str = "__DELAYED_FROM";
+/// Property of a message that moved through several levels: `dueMs level` of its own.
+pub(crate) const DUE: &str = "__DUE";
 /// Longest sleep of the delivery task.
 const IDLE: Duration = Duration::from_millis(500);
 /// Pause after a failure.
@@ -74,6 +76,8 @@ pub(crate) struct Delay {
     woken: Mutex<bool>,
     wake: Condvar,
     saved: Mutex<Saved>,
+    /// Held while entries of a level are taken: by the delivery, or by the retention.
+    taking: Mutex<()>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +104,7 @@ impl Delay {
             woken: Mutex::new(false),
             wake: Condvar::new(),
             saved: Mutex::new(saved),
+            taking: Mutex::new(()),
         }
     }
 
@@ -284,6 +289,7 @@ pub(crate) fn run(broker: &Arc<Broker>) {
 }
 
 fn deliver_level(broker: &Arc<Broker>, level: usize) -> Result<Look, BrokerError> {
+    let _taking = broker.delay.taking.lock();
     let queue_id = i32::try_from(level - 1).map_err(|_| BrokerError::Internal("delay level"))?;
     let range = broker.store.queue(names::SCHEDULE_TOPIC, queue_id);
     let index = level - 1;
@@ -329,6 +335,10 @@ fn deliver(broker: &Arc<Broker>, level: usize, entry: &QueueEntry) -> Result<(),
         return Ok(());
     };
     let view = RecordView::parse(&record)?;
+    let own = view.property(DUE).and_then(parse_due);
+    if let Some((due_ms, own_level)) = own.filter(|(due_ms, _)| *due_ms > broker.now_ms()) {
+        return move_on(broker, level, entry, &view, due_ms, own_level);
+    }
     let (Some(topic), Some(queue_id)) = (
         view.property(property::REAL_TOPIC),
         view.property(property::REAL_QID)
@@ -350,8 +360,12 @@ fn deliver(broker: &Arc<Broker>, level: usize, entry: &QueueEntry) -> Result<(),
     };
     let mut properties = String::with_capacity(view.properties_bytes.len() + 40);
     for (name, value) in view.properties().iter() {
-        if name != DELAYED_FROM {
-            push(&mut properties, name, value);
+        match (name, own) {
+            (DELAYED_FROM | DUE, _) => {}
+            (property::DELAY, Some((_, level))) => {
+                push(&mut properties, name, &level.to_string());
+            }
+            _ => push(&mut properties, name, value),
         }
     }
     push(
@@ -371,6 +385,97 @@ fn deliver(broker: &Arc<Broker>, level: usize, entry: &QueueEntry) -> Result<(),
     };
     broker.append(&MessageDraft::from(fields))?;
     broker.metrics.delayed.inc();
+    Ok(())
+}
+
+fn parse_due(text: &str) -> Option<(u64, usize)> {
+    let (due_ms, level) = text.split_once(' ')?;
+    Some((due_ms.parse().ok()?, level.parse().ok()?))
+}
+
+/// Parks a message again, in the longest level that ends before it is due, so that a level stays in the order of its times.
+fn move_on(
+    broker: &Arc<Broker>,
+    level: usize,
+    entry: &QueueEntry,
+    view: &RecordView<'_>,
+    due_ms: u64,
+    own_level: usize,
+) -> Result<(), BrokerError> {
+    let left_ms = due_ms.saturating_sub(broker.now_ms());
+    let shorter = store::DELAY_LEVELS_MS
+        .iter()
+        .rposition(|delay_ms| *delay_ms <= left_ms);
+    let index = shorter.unwrap_or(0);
+    let mut properties = String::with_capacity(view.properties_bytes.len() + 80);
+    for (name, value) in view.properties().iter() {
+        if !matches!(name, DELAYED_FROM | DUE | property::DELAY) {
+            push(&mut properties, name, value);
+        }
+    }
+    push(&mut properties, property::DELAY, &(index + 1).to_string());
+    push(&mut properties, DUE, &format!("{due_ms} {own_level}"));
+    let from = format!("{level} {}", entry.queue_offset);
+    push(&mut properties, DELAYED_FROM, &from);
+    let mut fields = view.fields();
+    // At the limit of its properties a message waits its whole delay again: rather late than never.
+    if properties.len() <= wire::message::properties::PROPERTIES_MAX_BYTES {
+        fields.queue_id = i32::try_from(index).unwrap_or(0);
+        fields.properties = properties.as_bytes();
+    }
+    broker.append(&MessageDraft::from(fields))?;
+    Ok(())
+}
+
+/// Takes every message of the log before `border` out of its level: delivers what is due, moves on what is not.
+///
+/// # Errors
+/// The store's; those taken so far are taken.
+pub(crate) fn carry(broker: &Arc<Broker>, border: PhysicalOffset) -> Result<(), BrokerError> {
+    let _taking = broker.delay.taking.lock();
+    for (index, level) in (1..=LEVELS).enumerate() {
+        let queue_id = i32::try_from(index).map_err(|_| BrokerError::Internal("delay level"))?;
+        let to = broker
+            .store
+            .position_from(names::SCHEDULE_TOPIC, queue_id, border)?;
+        loop {
+            let next = broker.delay.next.lock().get(index).copied().unwrap_or(0);
+            let from = QueueOffset::new(next);
+            let entries = broker
+                .store
+                .entries(names::SCHEDULE_TOPIC, queue_id, from, TURN)?;
+            let before: Vec<_> = entries
+                .into_iter()
+                .filter(|entry| entry.queue_offset < to)
+                .collect();
+            if before.is_empty() {
+                break;
+            }
+            for entry in before {
+                take_out(broker, level, &entry)?;
+                set_next(broker, index, entry.queue_offset.get() + 1);
+            }
+        }
+    }
+    broker.delay.notify();
+    Ok(())
+}
+
+fn take_out(broker: &Arc<Broker>, level: usize, entry: &QueueEntry) -> Result<(), BrokerError> {
+    let due_ms = u64::try_from(entry.tags_code).unwrap_or(0);
+    if due_ms <= broker.now_ms() {
+        return deliver(broker, level, entry);
+    }
+    let Some(record) = broker.store.record(entry.physical_offset, entry.size)? else {
+        return Ok(());
+    };
+    let view = RecordView::parse(&record)?;
+    let (due_ms, own_level) = view
+        .property(DUE)
+        .and_then(parse_due)
+        .unwrap_or((due_ms, level));
+    move_on(broker, level, entry, &view, due_ms, own_level)?;
+    broker.carry.messages.inc();
     Ok(())
 }
 

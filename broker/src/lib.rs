@@ -9,6 +9,7 @@
 mod admission;
 mod allocate;
 mod broker;
+mod carry;
 mod clients;
 mod config;
 mod delay;
@@ -34,6 +35,7 @@ mod progress;
 mod read;
 mod registration;
 mod request_modes;
+mod retention;
 mod retry;
 mod routes;
 mod server;
@@ -44,6 +46,7 @@ mod unserved;
 mod version;
 
 pub use config::{
-    Config, CreateConfig, FlushConfig, FlushMode, LimitsConfig, MembersConfig, SegmentConfig,
+    Config, CreateConfig, FlushConfig, FlushMode, LimitsConfig, MembersConfig, RetentionConfig,
+    SegmentConfig,
 };
 pub use server::{Addrs, Error, Running, run, start, start_on};

@@ -86,6 +86,7 @@ pub(crate) fn carry_properties(
         property::DELAY,
         property::LEASE,
         crate::delay::DELAYED_FROM,
+        crate::carry::CARRIED,
     ] {
         properties.remove(name);
     }

@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admission::Admission;
 use crate::broker::{Broker, DayTotals};
+use crate::carry::Carry;
 use crate::clients::{Consumers, Kinds, Producers};
 use crate::config::{Config, FlushMode};
 use crate::delay::{self, Delay};
@@ -35,6 +36,7 @@ use crate::persist::{ConfigFile, Loaded};
 use crate::pop::{self, Pop};
 use crate::registration::Registration;
 use crate::request_modes::RequestModes;
+use crate::retention::{self, Retention};
 use crate::routes::Routes;
 use crate::settings::LiveSettings;
 use crate::stats::Stats;
@@ -214,6 +216,12 @@ pub async fn start_on(
         broker.metrics.register(registry);
         broker.admission.register(registry);
         broker.pop.numbers.register(registry);
+        broker.retention.register(registry);
+        registry.register(
+            "carried_messages",
+            "Messages put again since their log file was deleted",
+            broker.carry.messages.clone(),
+        );
     });
     let workers = start_workers(&broker)?;
     late.open(&broker);
@@ -276,7 +284,9 @@ fn open(
 ) -> Result<Arc<Broker>, Error> {
     let mut options = StoreOptions::new(&config.data);
     options.segment_size = config.segment.size.0;
-    options.record_max_bytes = config.limits.message_size.0.max(4 << 20) + RECORD_EXTRA_BYTES;
+    options.record_max_bytes = config.limits.message_size.0.max(4 << 20)
+        + RECORD_EXTRA_BYTES
+        + crate::carry::KEPT_EXTRA_BYTES;
     options.flush = match config.flush.mode {
         FlushMode::Sync => FlushPolicy::Sync,
         FlushMode::Async => FlushPolicy::Async {
@@ -319,6 +329,7 @@ fn open(
         &config.name,
         long_polls,
     )?;
+    let carry = Carry::recover(&store, file("carry.json"), pop.log_topic().to_owned())?;
     let broker = Broker {
         live,
         pop,
@@ -344,6 +355,8 @@ fn open(
         runtime,
         admission: Admission::new(&config.limits),
         delay: Delay::new(file("delayOffset.json"), now_ms),
+        carry,
+        retention: Retention::default(),
         ids: Ids::new(advertised, now_ms),
         days: Mutex::new(DayTotals::default()),
         settings_file: file("gantry.json"),
@@ -358,6 +371,9 @@ fn open(
         store,
     };
     load(&broker)?;
+    for (topic, queue_id, to) in broker.carry.hidden() {
+        pop::pass_over(&broker, &topic, queue_id, to);
+    }
     Ok(Arc::new(broker))
 }
 
@@ -435,6 +451,7 @@ fn start_workers(broker: &Arc<Broker>) -> Result<Workers, Error> {
     Registration::start(broker);
     broker.spawn(longpoll::run_deadlines(broker.clone()));
     broker.spawn(keep_offsets(broker.clone()));
+    broker.spawn(retention::run(broker.clone()));
     let owner = broker.clone();
     let thread = |error: std::io::Error| Error::Table(error.to_string());
     let delivery = std::thread::Builder::new()

@@ -13,6 +13,7 @@ use wire::{Command, ResponseCode};
 use super::send_batch;
 use super::send_request::{SendRequest, Wishes, check_body, check_properties, check_topic};
 use crate::broker::Broker;
+use crate::carry::CARRIED;
 use crate::delay;
 use crate::durability::{PutStatus, Waiter};
 use crate::error::BrokerError;
@@ -147,6 +148,7 @@ pub(crate) fn store(
     peer: SocketAddr,
 ) -> Result<Stored, BrokerError> {
     broker.check_writable()?;
+    broker.check_space()?;
     if broker.durability.waiting(Waiter::Send) >= broker.live.count(Key::Sends) {
         broker.metrics.busy.inc();
         return Err(BrokerError::Busy("too many sends wait for the disk"));
@@ -305,7 +307,7 @@ pub(crate) fn build_properties(broker: &Broker, sent: &str) -> String {
         match name {
             property::POP_CK | property::MSG_REGION | property::TRACE_ON | property::CLUSTER => {}
             // These say which lease or delay a record ends: only the broker may.
-            property::LEASE | delay::DELAYED_FROM => {}
+            property::LEASE | delay::DELAYED_FROM | delay::DUE | CARRIED => {}
             _ => push(&mut out, name, value),
         }
     }

@@ -13,6 +13,7 @@ use wire::message::record::RecordFields;
 use super::send::{Stored, too_large};
 use super::send_request::{SendRequest, Wishes, check_body, check_properties};
 use crate::broker::Broker;
+use crate::carry::CARRIED;
 use crate::delay;
 use crate::error::BrokerError;
 use crate::names;
@@ -77,6 +78,7 @@ pub(crate) fn store(
         })
         .collect();
     broker.check_writable()?;
+    broker.check_space()?;
     let outcomes = broker
         .store
         .append_batch(&drafts)
@@ -118,7 +120,7 @@ fn keep(sent: &[u8]) -> String {
     for (name, value) in PropertiesView::new(sent).iter() {
         if !matches!(
             name,
-            property::POP_CK | property::LEASE | delay::DELAYED_FROM
+            property::POP_CK | property::LEASE | delay::DELAYED_FROM | delay::DUE | CARRIED
         ) {
             push(&mut out, name, value);
         }

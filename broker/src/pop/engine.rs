@@ -148,6 +148,11 @@ impl Pop {
             .saturating_add(i64::try_from(passed).unwrap_or(i64::MAX))
     }
 
+    /// The topic of the lease facts.
+    pub(crate) fn log_topic(&self) -> &str {
+        &self.log_topic
+    }
+
     /// The broker's name, as receipts carry it.
     pub(super) fn broker_name(&self) -> &str {
         &self.broker_name

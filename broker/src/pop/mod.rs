@@ -36,6 +36,7 @@ mod handle_settle;
 mod numbers;
 mod peek;
 mod position;
+mod retained;
 mod revive;
 mod rules;
 mod scan;
@@ -51,6 +52,7 @@ pub(crate) use handle_settle::{ack, batch_ack, change_invisible, settle};
 pub(crate) use names::is_retry_of;
 pub(crate) use peek::peek;
 pub(crate) use position::{Start, set_position, start_at};
+pub(crate) use retained::{InFlight, carry_unread, in_flight, is_void_retry, pass_over};
 pub(crate) use service::{
     Workers, abandon, forget, group_changed, is_waited_for, lag, oldest_ready, progress,
     release_waiting, start, stop,

@@ -116,6 +116,7 @@ pub fn build(
         property::LEASE,
         property::REAL_TOPIC,
         property::REAL_QID,
+        crate::carry::CARRIED,
     ] {
         properties.remove(gone);
     }

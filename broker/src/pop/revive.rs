@@ -224,7 +224,8 @@ fn read(
         .filter(|entry| entry.queue_offset.get() == offset)
     {
         Some(entry) => Ok(broker.store.record(entry.physical_offset, entry.size)?),
-        None => Ok(None),
+        // Its log file is gone: the retention keeps a copy while a lease lasts.
+        None => Ok(broker.carry.kept(&broker.store, topic, queue_id, offset)),
     }
 }
 

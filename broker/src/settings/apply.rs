@@ -32,7 +32,12 @@ impl Broker {
                 | Key::CreateGroups
                 | Key::MessageSize
                 | Key::Sends
-                | Key::Acks,
+                | Key::Acks
+                | Key::RetentionTime
+                | Key::RetentionHour
+                | Key::ExpiredPercent
+                | Key::CleanPercent
+                | Key::RefusePercent,
                 _,
             ) => {}
         }

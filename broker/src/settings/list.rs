@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use node::{ByteSize, Millis};
 
-use crate::config::Config;
+use crate::config::{Config, RETENTION_MAX_MS};
 
 /// A setting that may change, as an index into [`SETTINGS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,16 @@ pub(crate) enum Key {
     Reads,
     /// Requests that make their topic or group at work.
     Create,
+    /// Age at which a log file goes, ms.
+    RetentionTime,
+    /// Hour (UTC) at which files are deleted by age; 24 for any.
+    RetentionHour,
+    /// How full the disk may be before expired files go at any hour, percent.
+    ExpiredPercent,
+    /// The same before the oldest files go whatever their age.
+    CleanPercent,
+    /// The same before sends are refused.
+    RefusePercent,
 }
 
 /// How a value is written.
@@ -69,7 +79,7 @@ pub(crate) struct Setting {
 pub(crate) const LOG: &str = "log";
 
 /// All of them, in the order of [`Key`].
-pub(crate) static SETTINGS: [Setting; 11] = [
+pub(crate) static SETTINGS: [Setting; 16] = [
     Setting {
         key: Key::Permission,
         ours: "permission",
@@ -168,6 +178,51 @@ pub(crate) static SETTINGS: [Setting; 11] = [
         range: (1, 512),
         wanted: "a number of 1 to 512",
         started: |config| u64::from(config.limits.create),
+    },
+    Setting {
+        key: Key::RetentionTime,
+        ours: "retention.time",
+        theirs: "fileReservedTime",
+        kind: Kind::Time(3_600_000),
+        range: (1_000, RETENTION_MAX_MS),
+        wanted: "a time of 1s to 3650d; under RocketMQ's name a number of hours",
+        started: |config| config.retention.time.0,
+    },
+    Setting {
+        key: Key::RetentionHour,
+        ours: "retention.hour",
+        theirs: "deleteWhen",
+        kind: Kind::Number,
+        range: (0, 24),
+        wanted: "an hour of 0 to 23 (UTC), or 24 for any",
+        started: |config| u64::from(config.retention.hour),
+    },
+    Setting {
+        key: Key::ExpiredPercent,
+        ours: "retention.expired_percent",
+        theirs: "diskMaxUsedSpaceRatio",
+        kind: Kind::Number,
+        range: (1, 100),
+        wanted: "a percentage of 1 to 100",
+        started: |config| u64::from(config.retention.expired_percent),
+    },
+    Setting {
+        key: Key::CleanPercent,
+        ours: "retention.clean_percent",
+        theirs: "diskSpaceCleanForciblyRatio",
+        kind: Kind::Number,
+        range: (1, 100),
+        wanted: "a percentage of 1 to 100",
+        started: |config| u64::from(config.retention.clean_percent),
+    },
+    Setting {
+        key: Key::RefusePercent,
+        ours: "retention.refuse_percent",
+        theirs: "diskSpaceWarningLevelRatio",
+        kind: Kind::Number,
+        range: (1, 100),
+        wanted: "a percentage of 1 to 100",
+        started: |config| u64::from(config.retention.refuse_percent),
     },
 ];
 

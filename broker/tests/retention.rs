@@ -54,6 +54,7 @@ async fn start(disk: &SimDisk, retention: RetentionConfig) -> Bench {
         dir: Arc::new(TempDir::new().unwrap()),
         addr,
         client: Client::new(ClientOptions::default()),
+        metrics: context.metrics,
     }
 }
 

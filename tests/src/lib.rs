@@ -3,6 +3,7 @@
 //! The clients are written from the protocols alone and share no code with the product, so a fault in a codec of ours
 //! cannot hide behind the same fault here.
 
+pub mod acceptance;
 pub mod cluster;
 pub mod doors;
 pub mod fleet;

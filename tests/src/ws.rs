@@ -67,6 +67,12 @@ impl Socket {
         Ok(())
     }
 
+    /// Sends text that need not be a frame.
+    pub async fn send_text(&mut self, text: &str) -> Result<()> {
+        self.stream.send(Message::text(text)).await?;
+        Ok(())
+    }
+
     /// The next frame that is no `ping`, or none within `limit`. Protocol pings are answered by the library.
     pub async fn next(&mut self, limit: Duration) -> Result<Option<Value>> {
         if let Some(frame) = self.kept.pop_front() {

@@ -29,7 +29,9 @@ pub enum StoreError {
         reason: Arc<str>,
     },
     /// The record is larger than the limit or does not fit an empty log file. Nothing was stored.
-    #[error("record of {size_bytes} bytes is larger than {size_max_bytes}")]
+    #[error(
+        "record of {size_bytes} bytes is larger than {size_max_bytes}, the most that a message, or a log file less 8 bytes, may take"
+    )]
     TooLarge {
         /// Size of the whole record.
         size_bytes: u64,

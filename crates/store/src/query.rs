@@ -12,8 +12,8 @@ use wire::message::record::RecordView;
 
 /// Log bytes that are searched for the record of a damaged queue entry at most.
 const REPAIR_SCAN_BYTES: u64 = 256 << 20;
-/// Neighbours tried when the entry in the middle of a search cannot be read.
-const NEIGHBOURS: u64 = 64;
+/// Entries looked at together when the one in the middle of a search cannot be read.
+const NEIGHBOURS: usize = 64;
 
 /// Which end of a run of messages a search by time wants (RocketMQ 5.4.0 `BoundaryType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,29 +159,59 @@ impl Store {
         bound: Boundary,
     ) -> QueueOffset {
         let range = self.queue(topic, queue_id);
-        let (min, max) = (range.min.get(), range.max.get());
-        // First position whose message is later than wanted; times do not go back in a queue.
-        let (mut low, mut high) = (min, max);
+        let is_later = |time: i64| match bound {
+            Boundary::Lower => time >= ts_ms,
+            Boundary::Upper => time > ts_ms,
+        };
+        // Times do not go back in a queue. Of the positions that can be read, all before `low` are
+        // not later and `last_before` is the last of them; all from `high` on are later and
+        // `first_later` is the first of them.
+        let (mut low, mut high) = (range.min, range.max);
+        let (mut last_before, mut first_later) = (range.min, range.max);
         while low < high {
-            let middle = low + (high - low) / 2;
-            let last = high.min(middle.saturating_add(NEIGHBOURS));
-            let known = (middle..last).find_map(|at| {
-                let time = self.store_timestamp(topic, queue_id, QueueOffset::new(at))?;
-                Some((at, time))
-            });
-            let later = |time: i64| match bound {
-                Boundary::Lower => time >= ts_ms,
-                Boundary::Upper => time > ts_ms,
-            };
-            match known {
-                Some((at, time)) if !later(time) => low = at + 1,
-                _ => high = middle,
+            let middle = low.plus(high.since(low) / 2);
+            match self.readable(topic, queue_id, middle, high) {
+                Some((at, time)) if !is_later(time) => {
+                    last_before = at;
+                    low = at.plus(1);
+                }
+                Some((at, _)) => {
+                    first_later = at;
+                    high = middle;
+                }
+                None => high = middle,
             }
         }
         match bound {
-            Boundary::Lower => QueueOffset::new(low),
-            Boundary::Upper => QueueOffset::new(low.saturating_sub(1).max(min)),
+            Boundary::Lower => first_later,
+            Boundary::Upper => last_before,
         }
+    }
+
+    /// The first position of `[from, to)` whose message can be read, and its store time.
+    fn readable(
+        &self,
+        topic: &str,
+        queue_id: i32,
+        from: QueueOffset,
+        to: QueueOffset,
+    ) -> Option<(QueueOffset, i64)> {
+        let mut at = from;
+        // Nearly always it is the first; beyond, positions are gone in long runs.
+        let mut count = 1;
+        while at < to {
+            let entries = self.entries(topic, queue_id, at, count).ok()?;
+            at = entries.last()?.queue_offset.plus(1);
+            count = NEIGHBOURS;
+            for entry in entries.iter().filter(|entry| entry.queue_offset < to) {
+                let position = entry.physical_offset.get();
+                let time = self.shared.log.view(position, |view| view.store_ts_ms);
+                if let Some(time) = time {
+                    return Some((entry.queue_offset, time));
+                }
+            }
+        }
+        None
     }
 }
 

@@ -11,7 +11,7 @@ use store::{
     StoreOptions, Workers,
 };
 use wire::message::flags::{TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK};
-use wire::message::record::{RecordFields, RecordView};
+use wire::message::record::{RecordFields, RecordView, encode_record};
 
 /// What a seed decides before the start.
 #[derive(Debug, Clone)]
@@ -82,6 +82,28 @@ pub struct World {
 }
 
 const TOPICS: [&str; 4] = ["a", "b", "%RETRY%g", "SCHEDULE_TOPIC_XXXX"];
+
+fn record<'a>(
+    topic: &'a str,
+    queue_id: i32,
+    sys_flag: i32,
+    properties: &'a str,
+    body: &'a [u8],
+) -> RecordFields<'a> {
+    RecordFields {
+        topic,
+        queue_id,
+        flag: 1,
+        sys_flag,
+        born_ts_ms: 5,
+        born_host: ([10, 0, 0, 1], 99).into(),
+        store_host: ([127, 0, 0, 1], 10911).into(),
+        reconsume_times: 0,
+        prepared_offset: 0,
+        body,
+        properties: properties.as_bytes(),
+    }
+}
 
 impl World {
     pub fn new(seed: u64, plan: Plan) -> World {
@@ -278,6 +300,22 @@ impl World {
         Ok(())
     }
 
+    /// Makes the last body so long that its record ends just where the blank must begin, leaving
+    /// it 8 bytes, or a few more, or one too few so that the file ends before it.
+    fn fit_to_the_file(&mut self, store: &Store, plain: &RecordFields<'_>, bodies: &mut [Vec<u8>]) {
+        let mut empty = Vec::new();
+        encode_record(plain, &mut empty).unwrap();
+        let size = self.plan.segment_size;
+        let room = size - store.written().get() % size;
+        let others: usize = bodies.iter().rev().skip(1).map(Vec::len).sum();
+        let taken = others + empty.len() * bodies.len();
+        let slack = [8, 8, 9, 12, 15, 16, 7][self.rng.below(7) as usize];
+        let len = room.checked_sub(taken as u64 + slack);
+        if let (Some(len), Some(last)) = (len, bodies.last_mut()) {
+            last.resize((len as usize).clamp(1, 60_000), 7);
+        }
+    }
+
     fn ranges(&self, store: &Store) -> BTreeMap<(String, i32), (u64, u64)> {
         let range = |key: (String, i32)| {
             let range = store.queue(&key.0, key.1);
@@ -325,23 +363,13 @@ impl World {
         let filler = "p".repeat(if self.rng.one_in(4) { 700 } else { 1 });
         let tag = self.rng.below(3);
         let properties = format!("TAGS\x01t{tag}\x02DELAY\x013\x02user\x01{filler}\x02");
+        let plain = record(&topic, queue_id, sys_flag, &properties, &[]);
+        if self.rng.one_in(4) {
+            self.fit_to_the_file(store, &plain, &mut bodies);
+        }
         let drafts: Vec<MessageDraft<'_>> = bodies
             .iter()
-            .map(|body| {
-                MessageDraft::from(RecordFields {
-                    topic: &topic,
-                    queue_id,
-                    flag: 1,
-                    sys_flag,
-                    born_ts_ms: 5,
-                    born_host: ([10, 0, 0, 1], 99).into(),
-                    store_host: ([127, 0, 0, 1], 10911).into(),
-                    reconsume_times: 0,
-                    prepared_offset: 0,
-                    body,
-                    properties: properties.as_bytes(),
-                })
-            })
+            .map(|body| record(&topic, queue_id, sys_flag, &properties, body).into())
             .collect();
         let stored = match store.append_batch(&drafts) {
             Err(StoreError::TooLarge { .. }) => return Ok(()),

@@ -6,7 +6,7 @@ use store::{PhysicalOffset, QueueOffset, Store, StoreError};
 use crate::filter::Filter;
 
 /// Most queue entries looked at in one read.
-const SCAN_MAX: usize = 800;
+pub(crate) const SCAN_MAX: usize = 800;
 /// Entries fetched at a time.
 const CHUNK: usize = 64;
 
@@ -62,6 +62,8 @@ pub(crate) struct ReadOutcome {
     pub(crate) records: Vec<Bytes>,
     /// Their size in bytes.
     pub(crate) bytes: usize,
+    /// Matching entries passed over whose messages are gone.
+    pub(crate) removed: u64,
 }
 
 /// Bounds of one read.
@@ -71,6 +73,8 @@ pub(crate) struct ReadLimits {
     pub(crate) records: usize,
     /// Most bytes; a first record that is larger is still given.
     pub(crate) bytes: usize,
+    /// Most entries looked at, at least 1; without a filter as many as `records` are looked at in any case.
+    pub(crate) scan: usize,
 }
 
 /// Reads from `offset` on.
@@ -94,6 +98,7 @@ pub(crate) fn read(
         max,
         records: Vec::new(),
         bytes: 0,
+        removed: 0,
     };
     if max == 0 {
         return Ok(empty(ReadStatus::NoMessageInQueue, 0));
@@ -110,7 +115,10 @@ pub(crate) fn read(
     let mut out = empty(ReadStatus::NoMatchedMessage, offset);
     let mut at = start;
     let mut scanned = 0;
-    let scan_max = SCAN_MAX.max(limits.records);
+    let scan_max = limits.scan.max(match filter {
+        Filter::All => limits.records,
+        Filter::Tags { .. } => 1,
+    });
     'scan: while scanned < scan_max {
         let want = CHUNK.min(scan_max - scanned).min(match filter {
             Filter::All => limits.records - out.records.len(),
@@ -134,7 +142,10 @@ pub(crate) fn read(
                         out.bytes += record.len();
                         out.records.push(record);
                     }
-                    None if out.records.is_empty() => out.status = ReadStatus::MessageWasRemoving,
+                    None if out.records.is_empty() => {
+                        out.removed += 1;
+                        out.status = ReadStatus::MessageWasRemoving;
+                    }
                     None => break 'scan,
                 }
             }

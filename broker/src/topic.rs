@@ -22,6 +22,9 @@ pub(crate) const PERM_READ_WRITE: i32 = PERM_READ | PERM_WRITE;
 
 /// Attribute that holds Gantry's configuration version of a topic or group.
 pub(crate) const ATTRIBUTE_VERSION: &str = "gantry.version";
+/// Attribute that tells a topic from an earlier one of the same name on this broker: when it was made here, epoch ms.
+/// Set by the table alone, never by a caller.
+pub(crate) const ATTRIBUTE_EPOCH: &str = "gantry.epoch";
 /// Most queues that a topic may have on one broker.
 pub(crate) const QUEUES_MAX: i32 = 65_536;
 /// Most topics on one broker.
@@ -99,6 +102,26 @@ impl TopicConfig {
             .get(ATTRIBUTE_VERSION)
             .and_then(|v| v.parse().ok())
             .unwrap_or(1)
+    }
+
+    /// When the topic was made on this broker, epoch ms; 0 for one that is older than this mark.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.attributes
+            .get(ATTRIBUTE_EPOCH)
+            .and_then(|v| v.parse().ok())
+            .unwrap_or(0)
+    }
+
+    /// Keeps the epoch of `known`; a new topic gets its own.
+    fn mark_epoch(&mut self, known: Option<&Self>, now_ms: u64) {
+        let epoch = match known {
+            Some(known) => known.attributes.get(ATTRIBUTE_EPOCH).cloned(),
+            None => Some(now_ms.to_string()),
+        };
+        match epoch {
+            Some(epoch) => self.attributes.insert(ATTRIBUTE_EPOCH.to_owned(), epoch),
+            None => self.attributes.remove(ATTRIBUTE_EPOCH),
+        };
     }
 }
 
@@ -254,7 +277,8 @@ impl TopicTable {
         let mut inner = self.inner.lock();
         let snapshot = self.snapshot.load_full();
         let known = snapshot.get(topic);
-        let wanted = change(known.map(Arc::as_ref))?;
+        let mut wanted = change(known.map(Arc::as_ref))?;
+        wanted.mark_epoch(known.map(Arc::as_ref), now_ms);
         if let Some(known) = known {
             if **known == wanted {
                 return Some(TopicChange {
@@ -427,6 +451,36 @@ mod tests {
             table.upsert(TopicConfig::new(&format!("t{i}"), 1, 6), 4);
         }
         assert!(table.registration(Some(part.sequence)).full);
+    }
+
+    #[test]
+    fn the_epoch_stays_until_the_topic_is_made_anew() {
+        let table = TopicTable::new(1);
+        let mut wanted = TopicConfig::new("t", 4, 6);
+        wanted
+            .attributes
+            .insert(ATTRIBUTE_EPOCH.to_owned(), "77".to_owned());
+        assert_eq!(table.upsert(wanted, 5).unwrap().config.epoch(), 5);
+        assert_eq!(
+            table
+                .upsert(TopicConfig::new("t", 8, 6), 6)
+                .unwrap()
+                .config
+                .epoch(),
+            5
+        );
+        let again = TopicTable::new(9);
+        again.load(&table.to_json()).unwrap();
+        assert_eq!(again.get("t").unwrap().epoch(), 5);
+        table.remove("t", 7);
+        assert_eq!(
+            table
+                .upsert(TopicConfig::new("t", 8, 6), 8)
+                .unwrap()
+                .config
+                .epoch(),
+            8
+        );
     }
 
     #[test]

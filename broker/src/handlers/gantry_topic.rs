@@ -12,7 +12,7 @@ use super::{json_answer, json_body};
 use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::names;
-use crate::topic::{ATTRIBUTE_VERSION, TopicConfig};
+use crate::topic::{ATTRIBUTE_EPOCH, ATTRIBUTE_VERSION, TopicConfig};
 
 /// Most attributes of a topic, and the longest name and value in bytes.
 const ATTRIBUTES_MAX: usize = 64;
@@ -119,6 +119,11 @@ fn build(
         config
             .attributes
             .insert(ATTRIBUTE_VERSION.to_owned(), known.version().to_string());
+        if let Some(epoch) = known.attributes.get(ATTRIBUTE_EPOCH) {
+            config
+                .attributes
+                .insert(ATTRIBUTE_EPOCH.to_owned(), epoch.clone());
+        }
         let mut same = known.clone();
         same.attributes
             .insert(ATTRIBUTE_VERSION.to_owned(), known.version().to_string());
@@ -167,6 +172,7 @@ pub(crate) fn get(
 fn detail(broker: &Broker, config: &TopicConfig) -> TopicDetail {
     let mut attributes = config.attributes.clone();
     attributes.remove(ATTRIBUTE_VERSION);
+    attributes.remove(ATTRIBUTE_EPOCH);
     let queues = (0..config.queue_count())
         .map(|id| {
             let range = broker.store.queue(&config.topic_name, id);
@@ -189,6 +195,7 @@ fn detail(broker: &Broker, config: &TopicConfig) -> TopicDetail {
     TopicDetail {
         topic: config.topic_name.clone(),
         version: config.version(),
+        epoch: config.epoch(),
         spec: TopicSpec {
             read_queues: config.read_queue_nums,
             write_queues: config.write_queue_nums,

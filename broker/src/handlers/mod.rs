@@ -19,6 +19,7 @@ pub(crate) mod lists;
 pub(crate) mod lock;
 pub(crate) mod offset;
 pub(crate) mod pull;
+mod reader;
 pub(crate) mod reply_message;
 pub(crate) mod reset_offset;
 pub(crate) mod runtime_info;

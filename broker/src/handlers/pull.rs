@@ -8,11 +8,12 @@ use remoting::Responder;
 use wire::message::flags;
 use wire::{Body, Command, ResponseCode};
 
+use super::reader::{self, Reader};
 use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::filter::{Filter, FilterError};
 use crate::names;
-use crate::read::{self, ReadLimits, ReadOutcome, ReadStatus};
+use crate::read::{self, ReadLimits, ReadOutcome, ReadStatus, SCAN_MAX};
 use crate::topic::PERM_READ;
 
 /// Most messages of one answer.
@@ -35,6 +36,36 @@ pub(crate) struct Pull {
     filter: Arc<Filter>,
     /// Where a slow consumer should read from.
     slow_broker: i64,
+    reader: Reader,
+}
+
+impl Pull {
+    /// A look by a gateway.
+    pub(super) fn of_reader(
+        name: &str,
+        topic: String,
+        queue_id: i32,
+        offset: i64,
+        limits: ReadLimits,
+        filter: Filter,
+        reader: Reader,
+    ) -> Self {
+        Self {
+            group: name.to_owned(),
+            topic,
+            queue_id,
+            offset,
+            limits,
+            filter: Arc::new(filter),
+            slow_broker: 0,
+            reader,
+        }
+    }
+
+    /// Topic, queue, filter and whose pull it is.
+    pub(super) fn read_by(&self) -> (&str, i32, &Filter, Reader) {
+        (&self.topic, self.queue_id, &self.filter, self.reader)
+    }
 }
 
 /// A parked pull.
@@ -46,7 +77,7 @@ pub(crate) struct HeldPull {
 
 /// Answers a pull.
 pub(crate) fn handle(broker: &Arc<Broker>, cmd: Command, to: Responder) {
-    if needs_disk(broker, &cmd) {
+    if !reader::is_reader(&cmd) && needs_disk(broker, &cmd) {
         let owner = broker.clone();
         broker
             .admission
@@ -68,7 +99,12 @@ fn needs_disk(broker: &Broker, cmd: &Command) -> bool {
 }
 
 fn begin(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
-    match prepare(broker, cmd) {
+    let prepared = if reader::is_reader(cmd) {
+        reader::prepare(broker, cmd)
+    } else {
+        prepare(broker, cmd)
+    };
+    match prepared {
         Ok((pull, wait)) => run(broker, pull, wait, to),
         Err((error, forbidden)) => {
             let mut response = refusal(&error);
@@ -85,7 +121,7 @@ fn refusal(error: &BrokerError) -> Command {
     response
 }
 
-type Refused = (BrokerError, Option<i32>);
+pub(super) type Refused = (BrokerError, Option<i32>);
 
 /// What forbade a pull, for the client's log.
 const FORBIDDEN_BROKER: i32 = 1;
@@ -206,6 +242,7 @@ fn prepare(broker: &Arc<Broker>, cmd: &Command) -> Result<(Pull, Option<Duration
             .and_then(|bytes| usize::try_from(bytes).ok())
             .unwrap_or(BYTES_DEFAULT)
             .clamp(BYTES_DEFAULT, BYTES_MAX),
+        scan: SCAN_MAX,
     };
     let slow_broker = config.broker_id;
     Ok((
@@ -217,12 +254,13 @@ fn prepare(broker: &Arc<Broker>, cmd: &Command) -> Result<(Pull, Option<Duration
             limits,
             filter,
             slow_broker,
+            reader: Reader::No,
         },
         wait,
     ))
 }
 
-fn unparsed(error: FilterError) -> BrokerError {
+pub(super) fn unparsed(error: FilterError) -> BrokerError {
     match error {
         FilterError::Kind(kind) => {
             BrokerError::Subscription(format!("expression type {kind} is not supported yet"))
@@ -284,9 +322,10 @@ fn read_queue(broker: &Broker, pull: &Pull) -> Result<ReadOutcome, BrokerError> 
         pull.limits,
         &pull.filter,
     )?;
-    if let Some(offset) = broker
-        .offsets
-        .take_reset(&pull.group, &pull.topic, pull.queue_id)
+    if pull.reader == Reader::No
+        && let Some(offset) = broker
+            .offsets
+            .take_reset(&pull.group, &pull.topic, pull.queue_id)
     {
         outcome = ReadOutcome {
             status: ReadStatus::OffsetReset,
@@ -315,7 +354,7 @@ fn code_of(status: ReadStatus, offset: i64) -> (ResponseCode, bool) {
     }
 }
 
-fn answer(broker: &Broker, pull: &Pull, outcome: ReadOutcome) -> Command {
+fn answer(broker: &Broker, pull: &Pull, mut outcome: ReadOutcome) -> Command {
     let (code, _) = code_of(outcome.status, pull.offset);
     if outcome.records.is_empty() {
         broker.metrics.get_missed.inc();
@@ -345,6 +384,7 @@ fn answer(broker: &Broker, pull: &Pull, outcome: ReadOutcome) -> Command {
     ext.put("maxOffset", outcome.max);
     ext.put("topicSysFlag", 0i32);
     ext.put("groupSysFlag", 0i32);
+    reader::finish(broker, pull, &mut outcome, &mut response);
     if !outcome.records.is_empty() {
         response.body = Body::from(outcome.records);
     }

@@ -37,6 +37,8 @@ pub struct TopicDetail {
     pub topic: String,
     /// Version of the settings, counted by the broker.
     pub version: u64,
+    /// Differs once the topic was deleted and made again on this broker; 0 = from before this was kept.
+    pub epoch: u64,
     /// The settings.
     #[serde(flatten)]
     pub spec: TopicSpec,

@@ -11,7 +11,7 @@ use utoipa::OpenApi;
 #[openapi(
     info(title = "Gantry", description = "A durable message broker that anyone can use with curl.", license(name = "Apache-2.0", identifier = "Apache-2.0")),
     paths(
-        rest::messages::send, rest::messages::send_batch, rest::raw::send_raw,
+        rest::messages::send, rest::browse::browse, rest::messages::send_batch, rest::raw::send_raw,
         rest::receive::receive, rest::settle::ack, rest::settle::nack, rest::settle::extend,
         rest::topics::list, rest::topics::read, rest::topics::put, rest::topics::patch, rest::topics::delete,
         rest::groups::list, rest::groups::read, rest::groups::put, rest::groups::patch, rest::groups::delete,

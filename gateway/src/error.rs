@@ -99,6 +99,7 @@ codes! {
     GroupModeConflict 409 "group_mode_conflict" "Group is used by members of the other kind" false;
     LeaseLimitReached 409 "lease_limit_reached" "Lease limit reached" false;
     ReceiptGone 410 "receipt_gone" "Receipt decides nothing any more" false;
+    CursorExpired 410 "cursor_expired" "Cursor expired" false;
     VersionMismatch 412 "version_mismatch" "Version mismatch" false;
     TopicExists 412 "topic_exists" "Topic exists" false;
     GroupExists 412 "group_exists" "Group exists" false;

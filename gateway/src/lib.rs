@@ -5,6 +5,7 @@
 //!  app        routes + one outer layer (request id, loopback rules, problem documents)
 //!  rest/      one file per resource: parse strictly -> call upstream -> answer
 //!  ws/        the socket protocol mq.v1.json
+//!  reader/    reading topics without a group: cursors, merge, the shared live tail
 //!  upstream/  routes, queue choice, broker calls; the only place that speaks remoting
 //!  db/        SQL on SQLite or Postgres (signing keys)
 //! ```
@@ -27,6 +28,7 @@ pub mod message;
 mod metrics;
 pub mod page;
 pub mod params;
+mod reader;
 pub mod receipt;
 pub mod render;
 pub mod rest;

@@ -158,39 +158,40 @@ fn group_hash(_scope: &Scope, group: &str) -> [u8; 8] {
     short
 }
 
-fn text(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
     varint(out, text.len() as u64);
     out.extend_from_slice(text.as_bytes());
 }
 
-fn zigzag(n: i64) -> u64 {
+pub(crate) fn zigzag(n: i64) -> u64 {
     (n.cast_unsigned() << 1) ^ (n >> 63).cast_unsigned()
 }
 
-fn unzigzag(n: u64) -> i64 {
+pub(crate) fn unzigzag(n: u64) -> i64 {
     (n >> 1).cast_signed() ^ -(n & 1).cast_signed()
 }
 
-struct Reader<'a> {
-    bytes: &'a [u8],
+/// Reads what [`varint`] and [`text`] wrote; every method answers `None` at a wrong or missing byte.
+pub(crate) struct Reader<'a> {
+    pub(crate) bytes: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+    pub(crate) fn take(&mut self, n: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.bytes.split_at_checked(n)?;
         self.bytes = rest;
         Some(head)
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    pub(crate) fn byte(&mut self) -> Option<u8> {
         self.take(1)?.first().copied()
     }
 
-    fn varint(&mut self) -> Option<u64> {
+    pub(crate) fn varint(&mut self) -> Option<u64> {
         read_varint(&mut self.bytes)
     }
 
-    fn text(&mut self) -> Option<String> {
+    pub(crate) fn text(&mut self) -> Option<String> {
         let length = usize::try_from(self.varint()?).ok()?;
         String::from_utf8(self.take(length)?.to_vec()).ok()
     }

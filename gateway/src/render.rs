@@ -2,7 +2,7 @@
 
 use crate::json::{is_json, write_one_line, write_string};
 use crate::params::write_time;
-use crate::upstream::Delivery;
+use crate::upstream::{Delivery, Record};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::io::Write;
@@ -108,6 +108,42 @@ pub fn message(out: &mut Vec<u8>, delivery: &Delivery, format: BodyFormat, one_l
     }
     object.number("redriveCount", 0);
     if let Some(traceparent) = &delivery.traceparent {
+        object.text("traceparent", traceparent);
+    }
+    object.close();
+}
+
+/// Appends a message as a reader gets it: no receipt, no lease.
+pub(crate) fn record(
+    out: &mut Vec<u8>,
+    record: &Record,
+    topic: &str,
+    format: BodyFormat,
+    one_line: bool,
+) {
+    let content = &record.content;
+    out.reserve(500 + content.body.len());
+    let mut object = Members::open(out);
+    object.text("messageId", &content.message_id);
+    object.text("topic", topic);
+    object.text_or_null("tag", content.tag.as_deref());
+    object.texts("keys", &content.keys);
+    object.text_or_null("orderingKey", content.ordering_key.as_deref());
+    object.map("properties", &content.properties);
+    object.text("contentType", &content.content_type);
+    body(
+        &mut object,
+        &content.body,
+        &content.content_type,
+        format,
+        one_line,
+    );
+    object.number("size", content.body.len() as i64);
+    object.queue("queue", &record.broker, record.queue_id);
+    object.number("offset", record.offset);
+    object.time("bornAt", record.born_at_ms);
+    object.time("storedAt", record.stored_at_ms);
+    if let Some(traceparent) = &content.traceparent {
         object.text("traceparent", traceparent);
     }
     object.close();

@@ -44,6 +44,10 @@ pub struct Parts {
     pub receipts: Arc<ReceiptKeys>,
     /// Signs page tokens.
     pub pages: crate::page::PageKeys,
+    /// Signs cursors.
+    pub(crate) cursors: crate::signing::Signer,
+    /// Live tails of topics, shared by all who wait for messages.
+    pub(crate) tails: crate::reader::Tails,
     /// Who may ask while authentication is off.
     pub origins: OriginRules,
     /// Request bodies held.
@@ -101,7 +105,9 @@ impl AppState {
             sockets: Sockets::new(config.ws.sockets),
             upstream,
             pages: crate::page::PageKeys::of(&receipts),
+            cursors: receipts.signer("cursor"),
             receipts,
+            tails: crate::reader::Tails::default(),
             origins: OriginRules::parse(&config.allow_origin).unwrap_or_default(),
             bodies: budget(config.bodies_max),
             answers: budget(config.answers_max),

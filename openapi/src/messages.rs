@@ -239,6 +239,73 @@ pub struct ReceiveResponse {
     pub partial: Option<Vec<PartialBroker>>,
 }
 
+/// A message as a reader gets it.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReadMessage {
+    /// ULID, or the id a native client made.
+    pub message_id: String,
+    /// Topic.
+    pub topic: String,
+    /// Tag.
+    pub tag: Option<String>,
+    /// Keys.
+    pub keys: Vec<String>,
+    /// Ordering key.
+    pub ordering_key: Option<String>,
+    /// Properties of the user.
+    pub properties: std::collections::BTreeMap<String, String>,
+    /// Content type of the body.
+    pub content_type: String,
+    /// Body, where it is JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub json: Option<serde_json::Value>,
+    /// Body, where it is text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Body, else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base64: Option<String>,
+    /// Bytes of the body.
+    pub size: u64,
+    /// Where it lies.
+    pub queue: QueueRef,
+    /// Offset in that queue.
+    pub offset: u64,
+    /// When the producer made it.
+    pub born_at: String,
+    /// When it was stored.
+    pub stored_at: String,
+    /// W3C trace context.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+}
+
+/// Answer of a browse.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BrowseAnswer {
+    /// At most `limit`, fewer where the bodies pass 4 MiB.
+    pub items: Vec<ReadMessage>,
+    /// Give it as `from` to go on, at any gateway.
+    pub cursor: String,
+    /// Nothing more was there; false: ask again at once.
+    pub caught_up: bool,
+    /// Messages examined.
+    pub scanned: u64,
+    /// Messages that retention deleted after this place; null where none.
+    pub gap: Option<BrowseGap>,
+}
+
+/// What a reader can no longer get.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct BrowseGap {
+    /// `retention`.
+    pub reason: String,
+    /// Messages, whatever the filter.
+    pub skipped: u64,
+}
+
 /// A broker an answer could not take from.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct PartialBroker {

@@ -26,7 +26,7 @@ pub(super) fn router() -> Router<AppState> {
     Router::new()
         .route(
             "/v1/ns/{ns}/topics/{topic}/messages",
-            post(send).get(super::planned::not_built),
+            post(send).get(super::browse::browse),
         )
         .route(
             "/v1/ns/{ns}/topics/{topic}/messages/batch",

@@ -1,6 +1,7 @@
 //! REST: one file per resource; each parses strictly, calls upstream and answers.
 
 mod answer;
+pub mod browse;
 pub mod dead_letters;
 #[cfg(feature = "fuzzing")]
 mod fuzzing;

@@ -116,7 +116,7 @@ const PATCH: MethodFilter = MethodFilter::PATCH;
 const DELETE: MethodFilter = MethodFilter::DELETE;
 
 /// Answers 501.
-pub(super) async fn not_built() -> ApiError {
+async fn not_built() -> ApiError {
     ApiError::not_implemented(
         "this part of the API is known but not built yet; /docs shows what is",
     )

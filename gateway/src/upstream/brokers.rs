@@ -83,6 +83,19 @@ impl Upstream {
         Ok(masters)
     }
 
+    /// Masters by name: `host:port`.
+    ///
+    /// # Errors
+    /// `no_route`.
+    pub(crate) async fn master_addresses(
+        &self,
+        deadline: Instant,
+    ) -> Result<std::collections::BTreeMap<String, String>, ApiError> {
+        let masters = self.masters(deadline).await?;
+        let pairs = masters.by_name.iter();
+        Ok(pairs.map(|(n, a)| (n.clone(), a.clone())).collect())
+    }
+
     /// The address of a broker's master.
     pub(super) async fn master(&self, broker: &str, deadline: Instant) -> Option<String> {
         if let Ok(masters) = self.masters(deadline).await

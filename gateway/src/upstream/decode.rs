@@ -147,19 +147,20 @@ pub(super) fn last_error(record: &RecordView<'_>) -> Option<LastError> {
 }
 
 /// What a record says about its message, as of the first store.
-pub(super) struct Content {
-    pub(super) message_id: String,
-    pub(super) topic: String,
-    pub(super) tag: Option<String>,
-    pub(super) keys: Vec<String>,
-    pub(super) ordering_key: Option<String>,
-    pub(super) properties: Vec<(String, String)>,
-    pub(super) content_type: String,
-    pub(super) body: Bytes,
-    pub(super) queue_id: i32,
-    pub(super) queue_offset: i64,
-    pub(super) stored_at_ms: i64,
-    pub(super) traceparent: Option<String>,
+#[derive(Debug)]
+pub(crate) struct Content {
+    pub(crate) message_id: String,
+    pub(crate) topic: String,
+    pub(crate) tag: Option<String>,
+    pub(crate) keys: Vec<String>,
+    pub(crate) ordering_key: Option<String>,
+    pub(crate) properties: Vec<(String, String)>,
+    pub(crate) content_type: String,
+    pub(crate) body: Bytes,
+    pub(crate) queue_id: i32,
+    pub(crate) queue_offset: i64,
+    pub(crate) stored_at_ms: i64,
+    pub(crate) traceparent: Option<String>,
 }
 
 pub(super) fn content(record: &RecordView<'_>, source: &Bytes) -> Content {

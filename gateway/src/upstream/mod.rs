@@ -10,6 +10,7 @@ pub mod mapping;
 mod notify;
 mod presence;
 pub mod producer;
+mod read;
 pub mod routes;
 pub mod select;
 mod settle;
@@ -24,6 +25,8 @@ pub use consumer::{
 pub use dead_letters::{DeadLetter, DeadPage};
 pub use presence::Presence;
 pub use producer::{Draft, Durability, Sent};
+pub use read::Record;
+pub(crate) use read::{Amount, Page, QueueAt, Times};
 pub(crate) use timing::measured;
 
 use crate::error::ApiError;

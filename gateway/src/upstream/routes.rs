@@ -173,6 +173,15 @@ impl Upstream {
         }
     }
 
+    /// Whether the last known route has readable queues of the topic on this broker.
+    pub(crate) fn holds(&self, topic: &str, broker: &str) -> bool {
+        let entry = self.0.routes.entry(topic);
+        let known = entry.known.load();
+        known
+            .as_ref()
+            .is_some_and(|k| k.1.readable.iter().any(|b| b.name == broker))
+    }
+
     fn store_route(&self, entry: &Entry, route: Arc<Route>) {
         entry
             .known

@@ -1,0 +1,267 @@
+//! Where a reader begins and ends: `earliest`, `latest`, a time, the last n messages, a cursor.
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use std::collections::VecDeque;
+use std::time::Duration;
+use tokio::time::Instant;
+
+use super::cursor::Cursor;
+use super::filter::TagFilter;
+use super::merge::Source;
+use super::view::TopicView;
+use crate::error::{ApiError, Code};
+use crate::params::parse_time;
+use crate::signing::Signer;
+use crate::state::AppState;
+use crate::upstream::Amount;
+
+/// Most messages of `last:n`.
+const LAST_MAX: u64 = 10_000;
+/// Entries looked at to find the last n that match a filter.
+const LAST_SCAN: usize = 20_000;
+/// Requests at once.
+const PARALLEL: usize = 32;
+
+/// Where to begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The oldest message kept.
+    Earliest,
+    /// What comes from now on.
+    Latest,
+    /// Messages stored at this time or later, epoch ms.
+    Time(i64),
+    /// The newest so many that match.
+    Last(u64),
+    /// Where another read stopped.
+    Cursor(Cursor),
+}
+
+/// Where to end, exclusive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// What there is now.
+    Now,
+    /// Before messages stored at this time or later, epoch ms.
+    Time(i64),
+    /// Before this place.
+    Cursor(Cursor),
+}
+
+impl Origin {
+    /// Reads `from`.
+    ///
+    /// # Errors
+    /// `invalid_cursor`, `invalid_field` for a bad n, `invalid_time` for anything else.
+    pub(crate) fn parse(
+        keys: &Signer,
+        topic: &str,
+        text: &str,
+        pointer: &str,
+    ) -> Result<Self, ApiError> {
+        if Cursor::is_meant(text) {
+            return Cursor::decode(keys, topic, text, pointer).map(Self::Cursor);
+        }
+        match text {
+            "earliest" => return Ok(Self::Earliest),
+            "latest" => return Ok(Self::Latest),
+            _ => {}
+        }
+        if let Some(count) = text.strip_prefix("last:") {
+            let digits =
+                !count.is_empty() && count.len() <= 9 && count.bytes().all(|b| b.is_ascii_digit());
+            return match count.parse::<u64>() {
+                Ok(n) if digits && (1..=LAST_MAX).contains(&n) => Ok(Self::Last(n)),
+                _ => {
+                    let detail = format!("last:<n> takes a whole number between 1 and {LAST_MAX}");
+                    Err(ApiError::field(Code::InvalidField, pointer, detail)
+                        .with("limit", LAST_MAX))
+                }
+            };
+        }
+        parse_time(text).map(Self::Time).ok_or_else(|| {
+            let detail = "from is earliest, latest, last:<n>, a cursor, or a time such as 2026-11-29T16:30:21.123Z";
+            ApiError::field(Code::InvalidTime, pointer, detail)
+        })
+    }
+}
+
+impl Until {
+    /// Reads `to`.
+    ///
+    /// # Errors
+    /// `invalid_cursor`, `invalid_time`.
+    pub(crate) fn parse(
+        keys: &Signer,
+        topic: &str,
+        text: &str,
+        pointer: &str,
+    ) -> Result<Self, ApiError> {
+        if Cursor::is_meant(text) {
+            return Cursor::decode(keys, topic, text, pointer).map(Self::Cursor);
+        }
+        parse_time(text).map(Self::Time).ok_or_else(|| {
+            let detail = "to is a cursor, or a time such as 2026-11-29T16:30:21.123Z";
+            ApiError::field(Code::InvalidTime, pointer, detail)
+        })
+    }
+}
+
+/// The first offsets to read, queue by queue.
+///
+/// # Errors
+/// `cursor_expired`, and what the brokers fail with.
+pub(crate) async fn starts(
+    state: &AppState,
+    view: &TopicView,
+    origin: &Origin,
+    filter: Option<&TagFilter>,
+    deadline: Instant,
+) -> Result<Vec<i64>, ApiError> {
+    match origin {
+        Origin::Earliest => Ok(view.queues.iter().map(|q| q.min).collect()),
+        Origin::Latest => Ok(view.queues.iter().map(|q| q.max).collect()),
+        Origin::Time(ms) => at_time(state, view, *ms, deadline).await,
+        Origin::Cursor(cursor) => view.places(&cursor.brokers),
+        Origin::Last(n) => last(&state.upstream, view, *n, filter, deadline).await,
+    }
+}
+
+/// One past the last offsets to read.
+///
+/// # Errors
+/// As [`starts`].
+pub(crate) async fn ends(
+    state: &AppState,
+    view: &TopicView,
+    until: &Until,
+    deadline: Instant,
+) -> Result<Vec<i64>, ApiError> {
+    match until {
+        Until::Now => Ok(view.queues.iter().map(|q| q.max).collect()),
+        Until::Time(ms) => at_time(state, view, *ms, deadline).await,
+        Until::Cursor(cursor) => view.places(&cursor.brokers),
+    }
+}
+
+async fn at_time(
+    state: &AppState,
+    view: &TopicView,
+    epoch_ms: i64,
+    deadline: Instant,
+) -> Result<Vec<i64>, ApiError> {
+    let mut places: Vec<i64> = view.queues.iter().map(|q| q.min).collect();
+    let asked = view
+        .queues
+        .iter()
+        .enumerate()
+        .filter(|(_, q)| q.max > q.min && q.earliest_at_ms < epoch_ms);
+    let looks: Vec<_> = asked
+        .filter_map(|(i, _)| Some((i, view.at(i, 0)?)))
+        .map(|(i, at)| async move { (i, state.upstream.offset_at(&at, epoch_ms, deadline).await) })
+        .collect();
+    let answers: Vec<_> = stream::iter(looks)
+        .buffer_unordered(PARALLEL)
+        .collect()
+        .await;
+    for (i, answer) in answers {
+        places[i] = answer?.max(view.queues[i].min);
+    }
+    Ok(places)
+}
+
+/// One queue on its way back from its end.
+struct Back {
+    /// Everything from here on was looked at.
+    low: i64,
+    /// Matches looked at and not picked, oldest first.
+    times: VecDeque<(i64, i64)>,
+    /// Lowest match picked.
+    place: i64,
+    min: i64,
+}
+
+/// The places of the last `n` matching messages in the order of storing. With a filter at most [`LAST_SCAN`] messages
+/// are looked at; what was found by then counts.
+async fn last(
+    source: &impl Source,
+    view: &TopicView,
+    n: u64,
+    filter: Option<&TagFilter>,
+    deadline: Instant,
+) -> Result<Vec<i64>, ApiError> {
+    let mut backs: Vec<Back> = view
+        .queues
+        .iter()
+        .map(|q| Back {
+            low: q.max,
+            times: VecDeque::new(),
+            place: q.max,
+            min: q.min,
+        })
+        .collect();
+    let wanted = usize::try_from(n).unwrap_or(usize::MAX);
+    let share = wanted.div_ceil(backs.len().max(1));
+    let window = if filter.is_some() {
+        800
+    } else {
+        (share * 2).clamp(16, 800)
+    };
+    let tags = filter.map(TagFilter::expression);
+    let mut scanned = 0;
+    for _ in 0..n {
+        // Every queue's newest match has to be known before the newest of all is.
+        loop {
+            let open = |b: &Back| b.times.is_empty() && b.low > b.min;
+            let asked: Vec<usize> = (0..backs.len()).filter(|i| open(&backs[*i])).collect();
+            if asked.is_empty() || (filter.is_some() && scanned >= LAST_SCAN) {
+                break;
+            }
+            let mut looks = Vec::new();
+            for i in asked {
+                let low = backs[i]
+                    .min
+                    .max(backs[i].low - i64::try_from(window).unwrap_or(800));
+                let span = usize::try_from(backs[i].low - low).unwrap_or(0);
+                scanned += span;
+                let Some(at) = view.at(i, low) else { continue };
+                let amount = Amount {
+                    messages: span,
+                    bytes: 1,
+                    scan: span,
+                    tags,
+                    wait: Duration::ZERO,
+                };
+                looks.push(async move { (i, low, source.times(at, amount, deadline).await) });
+            }
+            let answers: Vec<_> = stream::iter(looks)
+                .buffer_unordered(PARALLEL)
+                .collect()
+                .await;
+            for (i, low, answer) in answers {
+                let (answer, back) = (answer?, &mut backs[i]);
+                if answer.next < low || answer.entries.is_empty() && answer.next > back.low {
+                    back.min = back.low;
+                    continue;
+                }
+                let fresh = answer
+                    .entries
+                    .into_iter()
+                    .filter(|(offset, _)| *offset >= low && *offset < back.low);
+                back.times = fresh.collect();
+                back.low = low;
+            }
+        }
+        let newest = backs
+            .iter()
+            .enumerate()
+            .filter_map(|(i, b)| b.times.back().map(|(_, at)| (*at, i)))
+            .max();
+        let Some((_, index)) = newest else { break };
+        if let Some((offset, _)) = backs[index].times.pop_back() {
+            backs[index].place = offset;
+        }
+    }
+    Ok(backs.into_iter().map(|b| b.place).collect())
+}

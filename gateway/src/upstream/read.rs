@@ -1,0 +1,213 @@
+//! Reading one queue without a group: pages of messages, store times, places by time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use wire::message::record::RecordView;
+use wire::{Command, RequestCode, ResponseCode};
+
+use super::decode::{self, Content};
+use super::{Upstream, mapping};
+use crate::error::{ApiError, Code};
+
+/// Bit of the pull flag: wait for a message (RocketMQ 5.4.0 PullSysFlag).
+const SUSPEND: i32 = 2;
+/// The answer may be this much later than the wait asked for.
+const WAIT_SLACK: Duration = Duration::from_secs(5);
+
+/// A stored message as a reader sees it: where it lies, and what the producer gave.
+#[derive(Debug)]
+pub struct Record {
+    /// Broker it lies on.
+    pub broker: Arc<str>,
+    /// Queue there.
+    pub queue_id: i32,
+    /// Offset in that queue.
+    pub offset: i64,
+    /// Epoch ms.
+    pub stored_at_ms: i64,
+    /// Epoch ms.
+    pub born_at_ms: i64,
+    /// Bytes of the record, about what it takes in memory.
+    pub bytes: usize,
+    pub(crate) content: Content,
+}
+
+/// Where to read.
+#[derive(Clone, Debug)]
+pub(crate) struct QueueAt {
+    /// `host:port` of the master.
+    pub(crate) addr: Arc<str>,
+    /// Its name.
+    pub(crate) broker: Arc<str>,
+    pub(crate) topic: Arc<str>,
+    pub(crate) queue_id: i32,
+    pub(crate) offset: i64,
+}
+
+/// How much to read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Amount<'a> {
+    /// Messages, 1–256 (times: 800).
+    pub(crate) messages: usize,
+    /// Bytes; a first larger message is still given.
+    pub(crate) bytes: usize,
+    /// Entries looked at, at most 800.
+    pub(crate) scan: usize,
+    /// Tags as the broker reads them (it compares hashes); none = all.
+    pub(crate) tags: Option<&'a str>,
+    /// Wait so long for a first message.
+    pub(crate) wait: Duration,
+}
+
+/// What a read gave.
+#[derive(Debug, Default)]
+pub(crate) struct Page {
+    pub(crate) records: Vec<Arc<Record>>,
+    /// Where the next read begins.
+    pub(crate) next: i64,
+    /// Store time of the message at `next`, where there is one; epoch ms.
+    pub(crate) next_stored_at_ms: Option<i64>,
+    /// Messages between the offset asked for and `next` that retention has deleted.
+    pub(crate) deleted: u64,
+}
+
+/// What a read of store times gave.
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    /// Offset and store time (epoch ms) of the matching messages.
+    pub(crate) entries: Vec<(i64, i64)>,
+    /// Where the next read begins.
+    pub(crate) next: i64,
+}
+
+impl Upstream {
+    /// Messages of one queue from an offset on.
+    ///
+    /// # Errors
+    /// `topic_not_found`, `broker_busy`, `broker_unavailable`, `broker_timeout`.
+    pub(crate) async fn read_queue(
+        &self,
+        at: &QueueAt,
+        amount: Amount<'_>,
+        deadline: Instant,
+    ) -> Result<Page, ApiError> {
+        let mut command = request(at, amount);
+        if !amount.wait.is_zero() {
+            command.ext.put("sysFlag", SUSPEND);
+            let ms = u64::try_from(amount.wait.as_millis()).unwrap_or(0);
+            command.ext.put("suspendTimeoutMillis", ms);
+        }
+        let until = deadline.min(Instant::now() + amount.wait + WAIT_SLACK);
+        let response = self.call(&at.addr, command, until).await?;
+        let (next, deleted) = passed(&response, at)?;
+        let mut page = Page {
+            next,
+            deleted,
+            next_stored_at_ms: response.ext.optional("nextStoredAt").ok().flatten(),
+            ..Page::default()
+        };
+        let body = response.body.to_bytes();
+        for record in RecordView::each(&body) {
+            let record = record.map_err(|_| unreadable())?;
+            page.records.push(Arc::new(Record {
+                broker: Arc::clone(&at.broker),
+                queue_id: record.queue_id,
+                offset: record.queue_offset,
+                stored_at_ms: record.store_ts_ms,
+                born_at_ms: record.born_ts_ms,
+                bytes: record.body.len() + 512,
+                content: decode::content(&record, &body),
+            }));
+        }
+        Ok(page)
+    }
+
+    /// Offsets and store times of matching messages, tags compared as texts.
+    ///
+    /// # Errors
+    /// As [`Upstream::read_queue`].
+    pub(crate) async fn read_times(
+        &self,
+        at: &QueueAt,
+        amount: Amount<'_>,
+        deadline: Instant,
+    ) -> Result<Times, ApiError> {
+        let mut command = request(at, amount);
+        command.ext.put("times", "1");
+        let response = self.call(&at.addr, command, deadline).await?;
+        let (next, _) = passed(&response, at)?;
+        let entries = response.ext.get("entries").unwrap_or_default();
+        let entries = entries.split(';').filter(|e| !e.is_empty()).map(|entry| {
+            let (offset, time) = entry.split_once(' ')?;
+            Some((offset.parse().ok()?, time.parse().ok()?))
+        });
+        let entries = entries.collect::<Option<Vec<_>>>().ok_or_else(unreadable)?;
+        Ok(Times { entries, next })
+    }
+
+    /// The first offset of a queue whose message was stored at this time (epoch ms) or later; the end where none was.
+    ///
+    /// # Errors
+    /// As [`Upstream::read_queue`].
+    pub(crate) async fn offset_at(
+        &self,
+        at: &QueueAt,
+        epoch_ms: i64,
+        deadline: Instant,
+    ) -> Result<i64, ApiError> {
+        let command = Command::request(RequestCode::SearchOffsetByTimestamp)
+            .with_ext("topic", &*at.topic)
+            .with_ext("queueId", at.queue_id)
+            .with_ext("timestamp", epoch_ms)
+            .with_ext("boundaryType", "lower");
+        let response = self.call(&at.addr, command, deadline).await?;
+        if response.response_code() != ResponseCode::Success {
+            let about = mapping::About::Topic(&at.topic);
+            return Err(mapping::answer(&response, about));
+        }
+        let offset: Option<i64> = response.ext.optional("offset").ok().flatten();
+        offset.map(|o| o.max(0)).ok_or_else(unreadable)
+    }
+}
+
+fn unreadable() -> ApiError {
+    ApiError::new(Code::Internal, "the broker's answer cannot be read")
+}
+
+fn request(at: &QueueAt, amount: Amount<'_>) -> Command {
+    let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX).clamp(1, 1 << 30);
+    let mut command = Command::request(RequestCode::PullMessage);
+    let ext = &mut command.ext;
+    ext.put("gantry", "1");
+    ext.put("reader", "1");
+    ext.put("consumerGroup", "GANTRY_READER");
+    ext.put("topic", &*at.topic);
+    ext.put("queueId", at.queue_id);
+    ext.put("queueOffset", at.offset);
+    ext.put("maxMsgNums", count(amount.messages));
+    ext.put("maxMsgBytes", count(amount.bytes));
+    ext.put("maxScan", count(amount.scan));
+    ext.put("subscription", amount.tags.unwrap_or("*"));
+    command
+}
+
+/// Where a pull went on to, and how many messages on the way are deleted.
+fn passed(response: &Command, at: &QueueAt) -> Result<(i64, u64), ApiError> {
+    let next: Option<i64> = response.ext.optional("nextBeginOffset").ok().flatten();
+    let removed: Option<u64> = response.ext.optional("removed").ok().flatten();
+    match response.response_code() {
+        ResponseCode::Success | ResponseCode::PullRetryImmediately => {
+            let next = next.ok_or_else(unreadable)?;
+            Ok((next, removed.unwrap_or(0)))
+        }
+        ResponseCode::PullNotFound => Ok((at.offset, 0)),
+        // Below the first message: that much is gone. Beyond the end: the broker lost its tail, what it has is read.
+        ResponseCode::PullOffsetMoved => {
+            let next = next.ok_or_else(unreadable)?;
+            Ok((next, u64::try_from(next - at.offset).unwrap_or(0)))
+        }
+        _ => Err(mapping::answer(response, mapping::About::Topic(&at.topic))),
+    }
+}

@@ -45,6 +45,13 @@ pub enum OkBody {
         /// Messages the group has not settled yet.
         lag: u64,
     },
+    /// To `subscribe` of a reader.
+    Reading {
+        /// The client's name of the subscription.
+        sub: String,
+        /// Where it begins.
+        cursor: String,
+    },
     /// To `ack`, `nack`, `extend`: one result a receipt, as REST gives them.
     Settled {
         /// In the order of the request.
@@ -179,6 +186,23 @@ pub enum ServerFrame {
         from: u64,
         /// First queue offset there is.
         to: u64,
+    },
+    /// Messages that a reader was not given.
+    #[serde(rename = "gap")]
+    ReaderGap {
+        /// Subscription.
+        sub: String,
+        /// `slow`, `rate` or `retention`.
+        reason: String,
+        /// Messages skipped.
+        skipped: u64,
+        /// False where the count is a lower bound (slow) or does not regard the filter (retention).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        exact: Option<bool>,
+        /// Cursor before them.
+        from: String,
+        /// Cursor after them.
+        to: String,
     },
     /// This gateway is going away; finish and connect again.
     Drain {

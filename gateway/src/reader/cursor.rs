@@ -233,7 +233,8 @@ mod tests {
         #[test]
         fn any_text_is_an_answer(text in "\\PC{0,300}") {
             let ours = keys();
-            prop_assert!(Cursor::decode(&ours, "t", &format!("mqc_{text}"), "?from").is_err());
+            let text = format!("mqc_{text}");
+            prop_assert!(Cursor::decode(&ours, "t", &text, "?from").is_err());
         }
 
         #[test]

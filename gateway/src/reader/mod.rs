@@ -1,11 +1,5 @@
 //! Reading a topic without a group: cursors, browsing in the order of storing, and the live tail that sockets share.
 
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "the sockets that use the feed follow"
-)]
-
 mod cursor;
 mod feed;
 mod filter;
@@ -17,9 +11,10 @@ mod tail;
 mod view;
 
 pub(crate) use cursor::{Cursor, Floor};
-pub(crate) use feed::{Chunk, Feed, FeedOptions, Gap, GapReason, State, Wanted};
+pub(crate) use feed::{Chunk, Feed, FeedOptions, GapReason, State, Wanted};
 pub(crate) use filter::TagFilter;
 pub(crate) use merge::{Limits, Merge, Order};
 pub(crate) use origin::{Origin, Until, ends, starts};
+pub(crate) use ring::Text;
 pub(crate) use tail::Tails;
 pub(crate) use view::{Opened, TopicView, open};

@@ -7,7 +7,9 @@ use clock::Monotonic;
 use serde_json::value::RawValue;
 
 use super::frame::{Publish, Request, SettleItem, SettleKind, Subscribe};
+use super::reader_fields::ReaderSubscribe;
 use super::subscription::Item;
+use crate::reader::{Chunk, Wanted};
 
 /// Something happened to the socket or was answered upstream.
 #[derive(Debug)]
@@ -22,6 +24,16 @@ pub(crate) enum Event {
     Opened {
         sub: u32,
         result: Result<Opened, Refusal>,
+    },
+    /// Answer to [`Action::OpenReader`]: the first cursor.
+    ReaderOpened {
+        sub: u32,
+        result: Result<Arc<str>, Refusal>,
+    },
+    /// Answer to [`Action::Read`].
+    Chunk {
+        sub: u32,
+        result: Result<Chunk, Refusal>,
     },
     /// Answer to [`Action::Pop`].
     Popped {
@@ -67,6 +79,13 @@ pub(crate) enum Action {
     Ping,
     /// Look the group up and extend the leases to adopt.
     Open { sub: u32, spec: Box<Subscribe> },
+    /// Look the topic and the place of a reader up.
+    OpenReader {
+        sub: u32,
+        spec: Box<ReaderSubscribe>,
+    },
+    /// Wait for messages of a reader; replaces a read that only watches.
+    Read { sub: u32, wanted: Wanted },
     /// Take messages without waiting.
     Pop {
         sub: u32,

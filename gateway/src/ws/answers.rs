@@ -49,7 +49,12 @@ impl Session {
         }
     }
 
-    fn end_with(&mut self, id: Option<openapi::ws::RequestId>, sub: String, refusal: Refusal) {
+    pub(super) fn end_with(
+        &mut self,
+        id: Option<openapi::ws::RequestId>,
+        sub: String,
+        refusal: Refusal,
+    ) {
         let Refusal {
             code,
             detail,

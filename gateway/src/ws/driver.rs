@@ -18,6 +18,8 @@ use super::action::{Action, Event};
 use super::frame::{self, IN_FLIGHT_MAX, Malformed, Request, Subscribe};
 use super::jobs::{self, Done, Feed};
 use super::outbound::{Outbound, Progress};
+use super::reader_fields::ReaderSubscribe;
+use super::reader_jobs::{self, Reading};
 use super::session::{Session, Settings, close};
 use crate::params::{format_duration, format_time};
 use crate::state::AppState;
@@ -59,6 +61,7 @@ struct Driver {
     backlog: VecDeque<Result<Request, Malformed>>,
     jobs: FuturesUnordered<Job>,
     feeds: HashMap<u32, Arc<Feed>>,
+    readers: HashMap<u32, Reading>,
     closing: Option<(u16, &'static str)>,
     drained: bool,
 }
@@ -81,6 +84,7 @@ pub(super) async fn run(socket: WebSocket, state: AppState, name: String, member
         backlog: VecDeque::new(),
         jobs: FuturesUnordered::new(),
         feeds: HashMap::new(),
+        readers: HashMap::new(),
         closing: None,
         drained: false,
         state,
@@ -253,6 +257,19 @@ impl Driver {
     fn done(&mut self, done: Done) {
         match done {
             Done::Event(event) => self.handle(event),
+            Done::Nothing => {}
+            Done::ReaderOpened { sub, result } => {
+                let result = match (result, self.readers.get_mut(&sub)) {
+                    (Err(error), _) => Err(jobs::refusal(&error)),
+                    (Ok(_), None) => return,
+                    (Ok(opened), Some(reading)) => {
+                        let (feed, cursor) = *opened;
+                        reading.opened(feed);
+                        Ok(cursor)
+                    }
+                };
+                self.handle(Event::ReaderOpened { sub, result });
+            }
             Done::Popped {
                 sub,
                 result: Err(error),
@@ -300,6 +317,16 @@ impl Driver {
                 Action::Forget { sub } => {
                     if let Some(feed) = self.feeds.remove(&sub) {
                         feed.over.cancel();
+                    }
+                    if let Some(reading) = self.readers.remove(&sub) {
+                        reading.end();
+                    }
+                }
+                Action::OpenReader { sub, spec } => self.open_reader(sub, spec),
+                Action::Read { sub, wanted } => {
+                    let reading = self.readers.get_mut(&sub);
+                    if let Some(job) = reading.and_then(|r| r.read(sub, wanted)) {
+                        self.jobs.push(Box::pin(job));
                     }
                 }
                 Action::Pop {
@@ -349,6 +376,12 @@ impl Driver {
         self.feeds.insert(sub, Arc::new(feed));
         self.jobs
             .push(Box::pin(super::open::open(self.state.clone(), sub, spec)));
+    }
+
+    fn open_reader(&mut self, sub: u32, spec: Box<ReaderSubscribe>) {
+        self.readers.insert(sub, Reading::default());
+        let job = reader_jobs::open(self.state.clone(), sub, spec);
+        self.jobs.push(Box::pin(job));
     }
 
     fn with_feed(&mut self, sub: u32, job: impl FnOnce(AppState, Arc<Feed>) -> Job) {

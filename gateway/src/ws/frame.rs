@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 pub(crate) use crate::render::BodyFormat;
 
 use super::fields::{FieldFault, Fields, read_text, shortened};
+use super::reader_fields::{ReaderSubscribe, read_reader};
 
 /// Receipts in one `ack`, `nack` or `extend`.
 pub(super) const RECEIPTS_MAX: usize = 256;
@@ -34,6 +35,7 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(crate) enum Op {
     Subscribe(Box<Subscribe>),
+    Read(Box<ReaderSubscribe>),
     Credit {
         sub: String,
         messages: u64,
@@ -264,7 +266,7 @@ fn read_op(fields: &Fields<'_>) -> Result<Op, FieldFault> {
     }
 }
 
-fn read_sub(fields: &Fields<'_>) -> Result<String, FieldFault> {
+pub(super) fn read_sub(fields: &Fields<'_>) -> Result<String, FieldFault> {
     let sub = fields.required_text("sub")?;
     if sub.is_empty() || sub.chars().count() > SUB_CHARS_MAX {
         return Err(FieldFault::invalid("sub", "text of 1 to 64 characters"));
@@ -272,19 +274,29 @@ fn read_sub(fields: &Fields<'_>) -> Result<String, FieldFault> {
     Ok(sub.into_owned())
 }
 
-fn read_ns(fields: &Fields<'_>) -> Result<String, FieldFault> {
+pub(super) fn read_ns(fields: &Fields<'_>) -> Result<String, FieldFault> {
     Ok(fields
         .text("ns")?
         .map_or_else(|| "default".to_owned(), |ns| ns.into_owned()))
 }
 
+pub(super) fn read_body_format(fields: &Fields<'_>) -> Result<BodyFormat, FieldFault> {
+    let Some(name) = fields.text("bodyFormat")? else {
+        return Ok(BodyFormat::Auto);
+    };
+    BodyFormat::parse(&name).ok_or_else(|| {
+        FieldFault::invalid("bodyFormat", "\"auto\", \"base64\", \"text\" or \"none\"")
+    })
+}
+
 fn read_subscribe(fields: &Fields<'_>) -> Result<Op, FieldFault> {
     match fields.required_text("mode")?.as_ref() {
         "group" => {}
-        mode @ ("reader" | "events") => {
+        "reader" => return read_reader(fields),
+        "events" => {
             return Err(FieldFault::new(
                 "not_implemented",
-                format!("mode {mode:?} is not built yet; \"group\" is"),
+                "mode \"events\" is not built yet; \"group\" and \"reader\" are",
             ));
         }
         _ => {
@@ -328,12 +340,7 @@ fn read_subscribe(fields: &Fields<'_>) -> Result<Op, FieldFault> {
             }
         }
     };
-    let body_format = match fields.text("bodyFormat")? {
-        None => BodyFormat::Auto,
-        Some(name) => BodyFormat::parse(&name).ok_or_else(|| {
-            FieldFault::invalid("bodyFormat", "\"auto\", \"base64\", \"text\" or \"none\"")
-        })?,
-    };
+    let body_format = read_body_format(fields)?;
     let max_in_flight = fields
         .number("maxInFlight", 1..=u64::from(IN_FLIGHT_MAX))?
         .and_then(|n| u32::try_from(n).ok());

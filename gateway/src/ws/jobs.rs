@@ -16,6 +16,7 @@ use super::subscription::Item;
 use crate::error::{ApiError, Code};
 use crate::memory::Held;
 use crate::params::{check_namespace, check_topic, new_ulid};
+use crate::reader;
 use crate::receipt::ReceiptError;
 use crate::render::{self, Members};
 use crate::state::AppState;
@@ -33,6 +34,13 @@ const WAIT: Duration = Duration::from_secs(60);
 /// How a job ended.
 pub(super) enum Done {
     Event(Event),
+    /// It was replaced by another.
+    Nothing,
+    /// A reader subscription was looked up.
+    ReaderOpened {
+        sub: u32,
+        result: Result<Box<(reader::Feed, Arc<str>)>, ApiError>,
+    },
     /// Messages stay in their guard until the subscription is known to live.
     Popped {
         sub: u32,

@@ -15,7 +15,16 @@ impl Session {
     pub(super) fn request(&mut self, request: Request, now: Monotonic) {
         let Request { id, sub, op } = request;
         match op {
-            Ok(Op::Subscribe(spec)) => self.subscribe(id, *spec, now),
+            Ok(Op::Subscribe(spec)) => {
+                if let Some((number, id)) = self.admit(id, &spec.sub, spec.credit) {
+                    self.subscribe(number, id, *spec, now);
+                }
+            }
+            Ok(Op::Read(spec)) => {
+                if let Some((number, id)) = self.admit(id, &spec.sub, spec.credit) {
+                    self.add_reader(number, id, *spec);
+                }
+            }
             Ok(Op::Credit {
                 sub,
                 messages,
@@ -75,38 +84,53 @@ impl Session {
         );
     }
 
-    fn subscribe(&mut self, id: Option<RequestId>, spec: Subscribe, now: Monotonic) {
-        if self.names.contains_key(&spec.sub) {
-            return self.refuse_plain(
+    /// The number of a new subscription, its name taken; `None` where it was refused.
+    fn admit(
+        &mut self,
+        id: Option<RequestId>,
+        sub: &str,
+        credit: u64,
+    ) -> Option<(u32, Option<RequestId>)> {
+        let sub = sub.to_owned();
+        if self.names.contains_key(&sub) {
+            self.refuse_plain(
                 id,
-                spec.sub,
+                sub,
                 "already_subscribed",
                 "this socket has a subscription of that name",
                 false,
             );
+            return None;
         }
-        if self.subs.len() >= self.settings.subscriptions {
+        if self.subs.len() + self.readers.len() >= self.settings.subscriptions {
             let detail = format!(
                 "at most {} subscriptions on one socket",
                 self.settings.subscriptions
             );
-            return self.refuse_plain(id, spec.sub, "too_many_subscriptions", &detail, false);
+            self.refuse_plain(id, sub, "too_many_subscriptions", &detail, false);
+            return None;
         }
-        if spec.credit > CREDIT_MAX {
-            return self.overflow(id, spec.sub);
+        if credit > CREDIT_MAX {
+            self.overflow(id, sub);
+            return None;
         }
         if self.is_draining() {
-            return self.refuse_plain(
+            self.refuse_plain(
                 id,
-                spec.sub,
+                sub,
                 "draining",
                 "this gateway is going away; connect again",
                 true,
             );
+            return None;
         }
         let number = self.next_sub;
         self.next_sub += 1;
-        self.names.insert(spec.sub.clone(), number);
+        self.names.insert(sub, number);
+        Some((number, id))
+    }
+
+    fn subscribe(&mut self, number: u32, id: Option<RequestId>, spec: Subscribe, now: Monotonic) {
         self.out.push(Action::Open {
             sub: number,
             spec: Box::new(spec.clone()),
@@ -122,13 +146,16 @@ impl Session {
     }
 
     fn credit(&mut self, id: Option<RequestId>, name: String, messages: u64, bytes: Option<u64>) {
-        match self.by_name(&name) {
+        let granted = match self.reader(&name) {
+            Some((_, sub)) => Some(sub.grant(messages, bytes)),
+            None => self
+                .by_name(&name)
+                .map(|(_, sub)| sub.grant(messages, bytes)),
+        };
+        match granted {
             None => self.unknown_sub(id, name),
-            Some((_, sub)) => {
-                if !sub.grant(messages, bytes) {
-                    self.overflow(id, name);
-                }
-            }
+            Some(false) => self.overflow(id, name),
+            Some(true) => {}
         }
     }
 
@@ -154,6 +181,10 @@ impl Session {
         kind: SettleKind,
         items: Vec<SettleItem>,
     ) {
+        if self.reader(&name).is_some() {
+            let detail = "this subscription is a reader: its messages have no receipts to settle";
+            return self.refuse_plain(id, name, "invalid_field", detail, false);
+        }
         let Some((number, sub)) = self.by_name(&name) else {
             return self.unknown_sub(id, name);
         };
@@ -208,6 +239,10 @@ impl Session {
     }
 
     fn unsubscribe(&mut self, id: Option<RequestId>, name: String, release: bool) {
+        if let Some((number, _)) = self.reader(&name) {
+            self.end_reader(number);
+            return self.succeed(id, OkBody::Unsubscribed { released: 0 });
+        }
         let Some((number, _)) = self.by_name(&name) else {
             return self.unknown_sub(id, name);
         };

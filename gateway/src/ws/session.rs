@@ -10,6 +10,7 @@ use openapi::ws::{LeaseState, RequestId, ServerFrame};
 use super::action::{Action, Event, Target};
 use super::frame::{Publish, SettleItem, SettleKind};
 use super::heartbeat::{Beat, Heartbeat};
+use super::reader_sub::ReaderSub;
 use super::subscription::{Phase, Subscription, TURN_BYTES};
 
 /// Bytes in the outbound queue; a larger message goes alone.
@@ -85,6 +86,7 @@ pub(super) type QueuedSend = (Option<RequestId>, Box<Publish>);
 pub(super) struct Session {
     pub(super) settings: Settings,
     pub(super) subs: BTreeMap<u32, Subscription>,
+    pub(super) readers: BTreeMap<u32, ReaderSub>,
     pub(super) names: HashMap<String, u32>,
     pub(super) pending: HashMap<u64, Pending>,
     /// Sends waiting for an earlier one of the same lane; present while one is out.
@@ -94,6 +96,8 @@ pub(super) struct Session {
     next_token: u64,
     /// Subscription after which the next turn begins.
     last_turn: u32,
+    /// Reader that asked last.
+    pub(super) last_reader: u32,
     heart: Heartbeat,
     queued_bytes: usize,
     queued_frames: usize,
@@ -112,6 +116,7 @@ impl Session {
             heart: Heartbeat::new(settings.idle, settings.grace, now),
             settings,
             subs: BTreeMap::new(),
+            readers: BTreeMap::new(),
             names: HashMap::new(),
             pending: HashMap::new(),
             lanes: HashMap::new(),
@@ -119,6 +124,7 @@ impl Session {
             next_sub: 1,
             next_token: 1,
             last_turn: 0,
+            last_reader: 0,
             queued_bytes: 0,
             queued_frames: 0,
             moved_at: now,
@@ -149,6 +155,8 @@ impl Session {
             Event::Malformed(reason) => self.close(close::PROTOCOL_ERROR, reason),
             Event::Traffic => self.heart.heard(now),
             Event::Opened { sub, result } => self.opened(sub, result, now),
+            Event::ReaderOpened { sub, result } => self.reader_opened(sub, result),
+            Event::Chunk { sub, result } => self.chunk(sub, result),
             Event::Popped { sub, result } => self.popped(sub, result, now),
             Event::Arrived { sub } => {
                 if let Some(sub) = self.subs.get_mut(&sub) {
@@ -213,7 +221,12 @@ impl Session {
         at
     }
 
-    fn is_full(&self) -> bool {
+    /// Bytes and frames in the outbound queue.
+    pub(super) fn queued(&self) -> (usize, usize) {
+        (self.queued_bytes, self.queued_frames)
+    }
+
+    pub(super) fn is_full(&self) -> bool {
         self.queued_bytes >= POP_BELOW_BYTES || self.queued_frames >= QUEUE_FRAMES
     }
 
@@ -226,7 +239,7 @@ impl Session {
         !self.closing
             && self.draining.is_none()
             && !self.is_full()
-            && self.queued_bytes + (popping + 1) * TURN_BYTES <= QUEUE_BYTES
+            && self.queued_bytes + (popping + self.reading() + 1) * TURN_BYTES <= QUEUE_BYTES
     }
 
     /// Everything that follows from time and state alone.
@@ -265,6 +278,7 @@ impl Session {
         self.tend_leases(now);
         if !self.closing {
             self.deliver(now);
+            self.serve_readers();
             self.pop(now);
         }
         if self
@@ -434,6 +448,7 @@ impl Session {
     fn end(&mut self, clean: bool, unwritten: &HashSet<Arc<str>>) {
         self.closing = true;
         self.ended = true;
+        self.readers.clear();
         let ids: Vec<u32> = self.subs.keys().copied().collect();
         for id in ids {
             let window = self
@@ -516,6 +531,17 @@ impl Session {
         let Ok(text) = serde_json::to_string(frame) else {
             return;
         };
+        self.queue(text, push, receipts);
+    }
+
+    /// Queues a push that is written already.
+    pub(super) fn push_text(&mut self, text: String) {
+        if !self.ended {
+            self.queue(text, true, Vec::new());
+        }
+    }
+
+    fn queue(&mut self, text: String, push: bool, receipts: Vec<Arc<str>>) {
         self.queued_bytes += text.len();
         self.queued_frames += 1;
         self.out.push(Action::Send {

@@ -103,7 +103,7 @@ async fn each_bad_frame_has_its_answer_and_the_socket_goes_on() {
             "not_implemented",
         ),
         (
-            r#"{"op":"subscribe","id":7,"sub":"s","mode":"reader","topic":"t","from":"latest"}"#,
+            r#"{"op":"subscribe","id":7,"sub":"s","mode":"events","topics":["jobs"]}"#,
             "not_implemented",
         ),
         (

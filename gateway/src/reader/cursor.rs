@@ -175,9 +175,7 @@ mod tests {
     }
 
     fn code(of: &Signer, topic: &str, text: &str) -> Code {
-        Cursor::decode(of, topic, text, "?from")
-            .unwrap_err()
-            .code()
+        Cursor::decode(of, topic, text, "?from").unwrap_err().code()
     }
 
     #[test]
@@ -198,10 +196,7 @@ mod tests {
                 Some(cursor.clone())
             );
             assert_eq!(code(&ours, "u", &text), Code::InvalidCursor);
-            assert_eq!(
-                code(&keys(), "t", &text),
-                Code::InvalidCursor
-            );
+            assert_eq!(code(&keys(), "t", &text), Code::InvalidCursor);
         }
     }
 

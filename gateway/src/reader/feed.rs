@@ -503,8 +503,6 @@ impl Feed {
             let same = |r: &Arc<Record>| Arc::ptr_eq(r, next);
             looked = run.iter().position(same).unwrap_or(looked);
             kept.truncate(fit);
-            // Of what the rest conflates, nothing before it is left.
-            kept.retain(|k| run[..looked].iter().any(|r| Arc::ptr_eq(r, k)));
         }
         if let Some(pace) = &mut self.pace {
             pace.took(kept.len());

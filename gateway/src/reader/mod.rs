@@ -4,6 +4,8 @@ mod cursor;
 mod feed;
 mod filter;
 mod merge;
+#[cfg(test)]
+mod merge_test;
 mod origin;
 mod pace;
 mod ring;

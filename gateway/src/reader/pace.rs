@@ -93,4 +93,27 @@ mod tests {
         assert_eq!(pace.allowed(start + Duration::from_millis(350)), 3);
         assert_eq!(pace.allowed(start + Duration::from_secs(60)), 10);
     }
+
+    #[test]
+    fn the_newest_of_each_key_is_kept_in_order() {
+        let message = |offset, key: Option<&str>| {
+            let mut record = Record::for_test(0, offset, 0, None, 1);
+            record.content.keys = key.into_iter().map(str::to_owned).collect();
+            Arc::new(record)
+        };
+        let run = [
+            message(0, Some("a")),
+            message(1, Some("b")),
+            message(2, None),
+            message(3, Some("a")),
+            message(4, None),
+        ];
+        let kept = |max| {
+            let (kept, looked) = newest_by_key(&run, max);
+            (kept.iter().map(|r| r.offset).collect::<Vec<_>>(), looked)
+        };
+        assert_eq!(kept(9), (vec![1, 2, 3, 4], 5));
+        assert_eq!(kept(3), (vec![1, 2, 3], 4));
+        assert_eq!(kept(1), (vec![0], 1));
+    }
 }

@@ -164,10 +164,6 @@ impl Drop for Joined {
                 () = tail.stop.cancelled() => {}
             }
             tail.shared.leave(&tail.topic, &cell);
-            // A tail that its registry has forgotten ends with its last user.
-            if Arc::strong_count(&cell) == 1 {
-                tail.stop.cancel();
-            }
         });
     }
 }

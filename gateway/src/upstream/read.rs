@@ -34,6 +34,41 @@ pub struct Record {
     pub(crate) content: Content,
 }
 
+#[cfg(test)]
+impl Record {
+    /// A message of so many bytes, its key the offset.
+    pub(crate) fn for_test(
+        queue_id: i32,
+        offset: i64,
+        at_ms: i64,
+        tag: Option<&str>,
+        bytes: usize,
+    ) -> Self {
+        Self {
+            broker: "a".into(),
+            queue_id,
+            offset,
+            stored_at_ms: at_ms,
+            born_at_ms: at_ms,
+            bytes: bytes + 512,
+            content: Content {
+                message_id: format!("{queue_id}-{offset}"),
+                topic: "t".to_owned(),
+                tag: tag.map(str::to_owned),
+                keys: Vec::new(),
+                ordering_key: None,
+                properties: Vec::new(),
+                content_type: "text/plain".to_owned(),
+                body: vec![b'x'; bytes].into(),
+                queue_id,
+                queue_offset: offset,
+                stored_at_ms: at_ms,
+                traceparent: None,
+            },
+        }
+    }
+}
+
 /// Where to read.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueAt {

@@ -111,8 +111,16 @@ fn faults_have_their_code() {
             &["invalid_field"],
         ),
         (
-            r#"{"op":"subscribe","sub":"s","mode":"reader","topic":"t","from":"latest"}"#,
+            r#"{"op":"subscribe","sub":"s","mode":"reader","topic":"t","sql":"a > 1"}"#,
             &["not_implemented"],
+        ),
+        (
+            r#"{"op":"subscribe","sub":"s","mode":"reader","topic":"t","onSlow":"wait"}"#,
+            &["invalid_field"],
+        ),
+        (
+            r#"{"op":"subscribe","sub":"s","mode":"reader"}"#,
+            &["invalid_field"],
         ),
         (
             r#"{"op":"subscribe","sub":"s","mode":"events","topics":["jobs"]}"#,

@@ -2,7 +2,7 @@
 
 use crate::json::{is_json, write_one_line, write_string};
 use crate::params::write_time;
-use crate::upstream::{Delivery, Record};
+use crate::upstream::{Content, Delivery, LastError, Peeked, Record};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::io::Write;
@@ -95,22 +95,23 @@ pub fn message(out: &mut Vec<u8>, delivery: &Delivery, format: BodyFormat, one_l
     object.time("invisibleUntil", delivery.invisible_until_ms);
     object.number("attempt", i64::from(delivery.lease.attempt));
     object.number("maxAttempts", i64::from(delivery.max_attempts));
-    match &delivery.last_error {
-        None => object.raw("lastError", b"null"),
-        Some(error) => {
-            let inner = object.member("lastError");
-            let mut fields = Members::open(inner);
-            fields.text_or_null("code", error.code.as_deref());
-            fields.text_or_null("reason", error.reason.as_deref());
-            fields.time("at", error.at_ms);
-            fields.close();
-        }
-    }
+    last_error(&mut object, delivery.last_error.as_ref());
     object.number("redriveCount", 0);
     if let Some(traceparent) = &delivery.traceparent {
         object.text("traceparent", traceparent);
     }
     object.close();
+}
+
+fn last_error(object: &mut Members<'_>, error: Option<&LastError>) {
+    let Some(error) = error else {
+        return object.raw("lastError", b"null");
+    };
+    let mut fields = Members::open(object.member("lastError"));
+    fields.text_or_null("code", error.code.as_deref());
+    fields.text_or_null("reason", error.reason.as_deref());
+    fields.time("at", error.at_ms);
+    fields.close();
 }
 
 /// Appends a message as a reader gets it: no receipt, no lease.
@@ -124,21 +125,7 @@ pub(crate) fn record(
     let content = &record.content;
     out.reserve(500 + content.body.len());
     let mut object = Members::open(out);
-    object.text("messageId", &content.message_id);
-    object.text("topic", topic);
-    object.text_or_null("tag", content.tag.as_deref());
-    object.texts("keys", &content.keys);
-    object.text_or_null("orderingKey", content.ordering_key.as_deref());
-    object.map("properties", &content.properties);
-    object.text("contentType", &content.content_type);
-    body(
-        &mut object,
-        &content.body,
-        &content.content_type,
-        format,
-        one_line,
-    );
-    object.number("size", content.body.len() as i64);
+    plain(&mut object, content, topic, format, one_line);
     object.queue("queue", &record.broker, record.queue_id);
     object.number("offset", record.offset);
     object.time("bornAt", record.born_at_ms);
@@ -147,6 +134,49 @@ pub(crate) fn record(
         object.text("traceparent", traceparent);
     }
     object.close();
+}
+
+/// Appends a message that would be delivered next, as of its first store.
+pub(crate) fn peeked(out: &mut Vec<u8>, message: &Peeked, format: BodyFormat) {
+    let content = &message.content;
+    out.reserve(600 + content.body.len());
+    let mut object = Members::open(out);
+    plain(&mut object, content, &content.topic, format, false);
+    object.queue("queue", &message.broker, content.queue_id);
+    object.number("offset", content.queue_offset);
+    object.time("bornAt", message.born_at_ms);
+    object.time("storedAt", content.stored_at_ms);
+    object.number("attempt", i64::from(message.attempt));
+    last_error(&mut object, message.last_error.as_ref());
+    if let Some(traceparent) = &content.traceparent {
+        object.text("traceparent", traceparent);
+    }
+    object.close();
+}
+
+/// What the producer gave.
+fn plain(
+    object: &mut Members<'_>,
+    content: &Content,
+    topic: &str,
+    format: BodyFormat,
+    one_line: bool,
+) {
+    object.text("messageId", &content.message_id);
+    object.text("topic", topic);
+    object.text_or_null("tag", content.tag.as_deref());
+    object.texts("keys", &content.keys);
+    object.text_or_null("orderingKey", content.ordering_key.as_deref());
+    object.map("properties", &content.properties);
+    object.text("contentType", &content.content_type);
+    body(
+        object,
+        &content.body,
+        &content.content_type,
+        format,
+        one_line,
+    );
+    object.number("size", content.body.len() as i64);
 }
 
 /// Adds `json`, `text` or `base64`.

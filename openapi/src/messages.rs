@@ -297,6 +297,33 @@ pub struct BrowseAnswer {
     pub gap: Option<BrowseGap>,
 }
 
+/// Answer of a peek.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct PeekAnswer {
+    /// In the order of their first store.
+    pub items: Vec<PeekedMessage>,
+    /// There is more than was asked for.
+    pub more: bool,
+    /// The group is paused: nothing is given at present.
+    pub paused: bool,
+    /// Brokers that could not be looked at; null where none.
+    pub partial: Option<Vec<PartialBroker>>,
+}
+
+/// A message that would be delivered next.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PeekedMessage {
+    /// As a reader gets it.
+    #[serde(flatten)]
+    pub message: ReadMessage,
+    /// The delivery it would be; 1 = the first.
+    pub attempt: u32,
+    /// What the last holder said when it gave the message back; null where nobody did.
+    #[schema(value_type = Option<Object>)]
+    pub last_error: Option<serde_json::Value>,
+}
+
 /// What a reader can no longer get.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct BrowseGap {

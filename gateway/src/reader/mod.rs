@@ -13,6 +13,8 @@ mod tail;
 mod view;
 
 pub(crate) use cursor::{Cursor, Floor};
+#[cfg(test)]
+pub(crate) use feed::Gap;
 pub(crate) use feed::{Chunk, Feed, FeedOptions, GapReason, State, Wanted};
 pub(crate) use filter::TagFilter;
 pub(crate) use merge::{Limits, Merge, Order};

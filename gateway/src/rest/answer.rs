@@ -29,6 +29,25 @@ pub(super) fn versioned(status: StatusCode, body: Vec<u8>, version: u64) -> Resp
     response
 }
 
+/// Brokers an answer is without, and why; null where none.
+pub(super) fn partial(out: &mut Vec<u8>, brokers: &[(String, &'static str)]) {
+    if brokers.is_empty() {
+        out.extend_from_slice(b"null");
+        return;
+    }
+    out.push(b'[');
+    for (i, (broker, reason)) in brokers.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        let mut object = Members::open(out);
+        object.text("broker", broker);
+        object.text("reason", reason);
+        object.close();
+    }
+    out.push(b']');
+}
+
 /// 204, or 200 naming the brokers a deletion did not reach.
 pub(super) fn deleted(pending: &[String]) -> Response {
     if pending.is_empty() {

@@ -9,6 +9,7 @@ mod group_document;
 mod group_spec;
 pub mod groups;
 pub mod messages;
+pub mod peek;
 mod planned;
 pub mod raw;
 pub mod receive;
@@ -34,5 +35,6 @@ pub(crate) fn router() -> Router<AppState> {
         .merge(groups::router())
         .merge(subscriptions::router())
         .merge(dead_letters::router())
+        .merge(peek::router())
         .merge(planned::router())
 }

@@ -6,7 +6,7 @@ use crate::http::guarded::Guarded;
 use crate::http::{Call, names_type};
 use crate::memory::Held;
 use crate::params::{check_topic, format_duration, percent_encode};
-use crate::render::{BodyFormat, Members, message};
+use crate::render::{BodyFormat, message};
 use crate::state::AppState;
 use crate::upstream::{
     Delivery, Gap, PopRequest, Popped, Scope, SettleOp, SettleStatus, Settlement, Wake,
@@ -267,7 +267,7 @@ fn json(
     out.extend_from_slice(tail.as_bytes());
     gaps(&mut out, &popped.gap);
     out.extend_from_slice(b",\"partial\":");
-    partial(&mut out, &popped);
+    answer::partial(&mut out, &popped.partial);
     out.extend_from_slice(b"}\n");
     if settled {
         drop(popped.take());
@@ -295,24 +295,6 @@ fn gaps(out: &mut Vec<u8>, gaps: &[Gap]) {
     });
     let text = serde_json::Value::Array(lost.collect()).to_string();
     out.extend_from_slice(text.as_bytes());
-}
-
-fn partial(out: &mut Vec<u8>, popped: &Popped) {
-    if popped.partial.is_empty() {
-        out.extend_from_slice(b"null");
-        return;
-    }
-    out.push(b'[');
-    for (i, (broker, reason)) in popped.partial.iter().enumerate() {
-        if i > 0 {
-            out.push(b',');
-        }
-        let mut object = Members::open(out);
-        object.text("broker", broker);
-        object.text("reason", reason);
-        object.close();
-    }
-    out.push(b']');
 }
 
 /// The leases are given back, uncounted, where the client is gone before its answer.

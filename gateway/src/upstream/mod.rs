@@ -8,6 +8,7 @@ mod decode;
 mod groups;
 pub mod mapping;
 mod notify;
+mod peek;
 mod presence;
 pub mod producer;
 mod read;
@@ -23,6 +24,8 @@ pub use consumer::{
     Settlement, Wake,
 };
 pub use dead_letters::{DeadLetter, DeadPage};
+pub(crate) use decode::Content;
+pub use peek::{PeekPage, Peeked};
 pub use presence::Presence;
 pub use producer::{Draft, Durability, Sent};
 pub use read::Record;

@@ -25,6 +25,8 @@ mod outbound;
 mod reader_fields;
 mod reader_jobs;
 mod reader_session;
+#[cfg(test)]
+mod reader_session_test;
 mod reader_sub;
 mod requests;
 mod session;

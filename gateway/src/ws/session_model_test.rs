@@ -128,6 +128,8 @@ impl World {
                     self.pops.retain(|(of, _)| *of != sub);
                 }
                 Action::Open { .. }
+                | Action::OpenReader { .. }
+                | Action::Read { .. }
                 | Action::Wait { .. }
                 | Action::Ping
                 | Action::Publish { .. } => {}

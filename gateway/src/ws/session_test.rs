@@ -210,6 +210,8 @@ fn brief(action: &Action) -> String {
                 op => op.to_owned(),
             }
         }
+        Action::OpenReader { sub, .. } => format!("open reader {sub}"),
+        Action::Read { sub, wanted } => format!("read {sub} max {}", wanted.max),
         Action::Ping => "ping!".into(),
         Action::Open { sub, .. } => format!("open {sub}"),
         Action::Pop { sub, max, .. } => format!("pop {sub} max {max}"),

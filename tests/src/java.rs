@@ -1,5 +1,7 @@
-//! Runs the programs of `tests/interop/java`: the unmodified Java client and `mqadmin`.
+//! Programs on foreign clients: `tests/interop/java` (the unmodified Java client, 5.4.0 and 4.9.8, and `mqadmin`),
+//! `tests/interop/go` and `tests/interop/cpp`. All take the same arguments and print the same lines.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -11,43 +13,85 @@ use tokio::process::{Child, Command};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Programs that keep their logs under one folder.
+/// Programs of one client that keep their logs under one folder.
 #[derive(Debug)]
 pub struct Java {
     home: PathBuf,
+    program: Vec<OsString>,
 }
 
 impl Java {
-    /// Fails where `mvn compile` has not been run.
+    /// The Java client 5.4.0. Fails where it has not been built.
     pub fn new(home: &Path) -> Result<Java> {
-        if !target().join("lib").try_exists()?
-            || !target().join("classes/interop/Main.class").try_exists()?
-        {
-            bail!(
-                "the Java programs are not built: run `scripts/test interop`, or mvn -f tests/interop/java/pom.xml compile"
-            );
+        Java::built(home, &interop("java/target"))
+    }
+
+    /// The Java client 4.9.8. Fails where it has not been built.
+    pub fn old(home: &Path) -> Result<Java> {
+        Java::built(home, &interop("target/java4"))
+    }
+
+    fn built(home: &Path, target: &Path) -> Result<Java> {
+        let (lib, classes) = (target.join("lib"), target.join("classes"));
+        if !lib.try_exists()? || !classes.join("interop/Main.class").try_exists()? {
+            bail!("the Java programs are not built: run `scripts/clients java`");
         }
+        let user_home = format!("-Duser.home={}", home.display());
+        let class_path = format!("{}:{}/*", classes.display(), lib.display());
+        let mut program = [
+            "java",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Xmx256m",
+        ]
+        .map(OsString::from)
+        .to_vec();
+        program.extend([user_home, "-cp".to_owned(), class_path].map(OsString::from));
+        program.push("interop.Main".into());
         Ok(Java {
             home: home.to_owned(),
+            program,
         })
     }
 
+    /// The Go client; `None` where it cannot be built and need not be ([`missing`]).
+    pub fn go(home: &Path) -> Result<Option<Java>> {
+        let program = interop("target/go/interop");
+        Java::of(
+            home,
+            "the Go programs",
+            &program,
+            vec![program.clone().into()],
+        )
+    }
+
+    /// The C++ client in its Python package; `None` as for Go.
+    pub fn cpp(home: &Path) -> Result<Option<Java>> {
+        let python = interop("target/python/bin/python");
+        let program = vec![python.clone().into(), interop("cpp/interop.py").into()];
+        Java::of(home, "the C++ client", &python, program)
+    }
+
+    fn of(home: &Path, what: &str, needed: &Path, program: Vec<OsString>) -> Result<Option<Java>> {
+        if !needed.try_exists()? {
+            return missing(what).map(|()| None);
+        }
+        Ok(Some(Java {
+            home: home.to_owned(),
+            program,
+        }))
+    }
+
     fn command(&self, args: &[&str]) -> Command {
-        let target = target();
-        let mut command = Command::new("java");
+        let (name, first) = self.program.split_first().expect("a program has a name");
+        let mut command = Command::new(name);
         command
-            .args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"])
-            .arg(format!("-Duser.home={}", self.home.display()))
-            .arg("-cp")
-            .arg(format!(
-                "{}:{}/*",
-                target.join("classes").display(),
-                target.join("lib").display()
-            ))
-            .arg("interop.Main")
+            .args(first)
             .args(args)
             .current_dir(&self.home)
+            .env("HOME", &self.home)
             .env("ROCKETMQ_HOME", &self.home)
+            .env("PYTHONDONTWRITEBYTECODE", "1")
             .stdin(Stdio::null())
             .kill_on_drop(true);
         command
@@ -57,8 +101,8 @@ impl Java {
         let running = self.command(args).output();
         tokio::time::timeout(LIMIT, running)
             .await
-            .with_context(|| format!("java {args:?} did not end"))?
-            .context("java")
+            .with_context(|| format!("{args:?} did not end"))?
+            .with_context(|| format!("{:?}", self.program))
     }
 
     /// Runs a program to its end and returns the lines it printed; fails where the program does.
@@ -66,7 +110,7 @@ impl Java {
         let output = self.output(args).await?;
         if !output.status.success() {
             bail!(
-                "java {args:?}: {}\n{}",
+                "{args:?}: {}\n{}",
                 output.status,
                 String::from_utf8_lossy(&output.stderr)
             );
@@ -100,7 +144,11 @@ impl Java {
         let first = tokio::time::timeout(LIMIT, lines.next_line())
             .await
             .context("consumer did not start")??;
-        if first.as_deref() != Some(r#"{"ready":true}"#) {
+        let ready = first
+            .as_deref()
+            .and_then(|line| serde_json::from_str::<Value>(line).ok())
+            .is_some_and(|line| line["ready"] == true);
+        if !ready {
             let output = child.wait_with_output().await?;
             bail!(
                 "consumer {args:?} printed {first:?}\n{}",
@@ -137,8 +185,40 @@ impl Consumer {
         }
         Ok(all)
     }
+
+    /// Its next delivery.
+    pub async fn next(&mut self) -> Result<Value> {
+        let line = tokio::time::timeout(LIMIT, self.lines.next_line())
+            .await
+            .context("no further delivery")??
+            .context("consumer ended")?;
+        serde_json::from_str(&line).with_context(|| line.clone())
+    }
+
+    /// kill -9. The answer is what it had printed and nobody read.
+    pub async fn kill9(mut self) -> Result<Vec<Value>> {
+        self.child.kill().await?;
+        let mut all = Vec::new();
+        // The last line may be torn.
+        while let Ok(Some(line)) = self.lines.next_line().await {
+            all.extend(serde_json::from_str::<Value>(&line).ok());
+        }
+        Ok(all)
+    }
 }
 
-fn target() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/java/target")
+/// A foreign client that is not there: an error with CI set, a line about it elsewhere.
+pub fn missing(what: &str) -> Result<()> {
+    if std::env::var_os("CI").is_some_and(|value| !value.is_empty()) {
+        bail!("{what} is missing: run `scripts/clients`");
+    }
+    println!("skipped: {what} is not built, run `scripts/clients`");
+    Ok(())
+}
+
+/// A path below `tests/interop`.
+pub fn interop(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("interop")
+        .join(path)
 }

@@ -5,6 +5,7 @@
 
 pub mod acceptance;
 pub mod cluster;
+pub mod bulk;
 pub mod doors;
 pub mod fleet;
 pub mod http;

@@ -141,21 +141,34 @@ impl Java {
             .stderr(Stdio::piped())
             .spawn()?;
         let mut lines = BufReader::new(child.stdout.take().context("stdout is piped")?).lines();
-        let first = tokio::time::timeout(LIMIT, lines.next_line())
+        // a first message may come before the program has said that it is ready
+        let mut early = Vec::new();
+        let starting = async {
+            while let Some(line) = lines.next_line().await? {
+                let line: Value = serde_json::from_str(&line).with_context(|| line.clone())?;
+                if line["ready"] == true {
+                    return Ok(true);
+                }
+                early.push(line);
+            }
+            anyhow::Ok(false)
+        };
+        let ready = tokio::time::timeout(LIMIT, starting)
             .await
             .context("consumer did not start")??;
-        let ready = first
-            .as_deref()
-            .and_then(|line| serde_json::from_str::<Value>(line).ok())
-            .is_some_and(|line| line["ready"] == true);
         if !ready {
             let output = child.wait_with_output().await?;
             bail!(
-                "consumer {args:?} printed {first:?}\n{}",
+                "consumer {args:?} ended before it was ready\n{}",
                 String::from_utf8_lossy(&output.stderr)
             );
         }
-        Ok(Consumer { child, lines })
+        early.reverse();
+        Ok(Consumer {
+            child,
+            early,
+            lines,
+        })
     }
 }
 
@@ -163,13 +176,15 @@ impl Java {
 #[derive(Debug)]
 pub struct Consumer {
     child: Child,
+    /// What it printed before it was ready, the last first.
+    early: Vec<Value>,
     lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
 }
 
 impl Consumer {
     /// Its deliveries, when it has ended by itself.
     pub async fn rest(mut self) -> Result<Vec<Value>> {
-        let mut all = Vec::new();
+        let mut all = self.early_lines();
         let reading = async {
             while let Some(line) = self.lines.next_line().await? {
                 all.push(serde_json::from_str(&line).with_context(|| line.clone())?);
@@ -186,8 +201,17 @@ impl Consumer {
         Ok(all)
     }
 
+    fn early_lines(&mut self) -> Vec<Value> {
+        let mut lines = std::mem::take(&mut self.early);
+        lines.reverse();
+        lines
+    }
+
     /// Its next delivery.
     pub async fn next(&mut self) -> Result<Value> {
+        if let Some(line) = self.early.pop() {
+            return Ok(line);
+        }
         let line = tokio::time::timeout(LIMIT, self.lines.next_line())
             .await
             .context("no further delivery")??
@@ -198,7 +222,7 @@ impl Consumer {
     /// kill -9. The answer is what it had printed and nobody read.
     pub async fn kill9(mut self) -> Result<Vec<Value>> {
         self.child.kill().await?;
-        let mut all = Vec::new();
+        let mut all = self.early_lines();
         // The last line may be torn.
         while let Ok(Some(line)) = self.lines.next_line().await {
             all.extend(serde_json::from_str::<Value>(&line).ok());

@@ -4,8 +4,8 @@
 //! cannot hide behind the same fault here.
 
 pub mod acceptance;
-pub mod cluster;
 pub mod bulk;
+pub mod cluster;
 pub mod doors;
 pub mod fleet;
 pub mod http;

@@ -44,7 +44,7 @@ pub enum WriteWay {
 /// How full a file system is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DiskUsage {
-    /// Bytes it holds in all.
+    /// Bytes that are taken or that this process may still take.
     pub total_bytes: u64,
     /// Bytes that this process may still take.
     pub free_bytes: u64,

@@ -11,7 +11,7 @@ use pop_support::{Bench, TIMEOUT, config, item, open_with, quick};
 use remoting::{Client, ClientOptions};
 use tempfile::TempDir;
 use tokio::time::Instant;
-use wire::body::gantry::{SettleItem, SettleOp};
+use wire::body::gantry::{SettleItem, SettleOp, SettleStatus};
 use wire::message::record::RecordView;
 use wire::{Command, RequestCode, ResponseCode};
 
@@ -321,7 +321,11 @@ async fn leases_take_over_at_the_committed_offset_with_the_retries_that_wait() {
         );
         assert_eq!(retry.reconsume_times, 1);
     }
+    // A kill in between neither loses nor doubles what was carried over: it is held, and held once.
+    let killed = bench.after_a_kill().await;
+    assert!(killed.pop("g", "T", 8, 30_000).await.is_empty());
     for got in &got {
+        assert_eq!(killed.ack("g", got).await.status, SettleStatus::Acked);
         bench.ack("g", got).await;
     }
     assert!(bench.pop("g", "T", 8, 30_000).await.is_empty(), "each once");

@@ -159,6 +159,43 @@ async fn a_batch_of_acks_settles_the_bits_that_are_set() {
     assert_eq!(nothing.response_code(), ResponseCode::NoMessage);
 }
 
+/// The body is what RocketMQ 5.4.0 BatchAckMessageRequestBody encodes for a bit set of 32.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_whole_pop_is_settled_by_one_bit_set() {
+    let bench = ready(quick()).await;
+    for index in 0..37 {
+        bench.send("T", 1, &format!("m{index}"), "t").await;
+    }
+    let first = native_receipts(&bench.native_pop("g", "T", 5, 60_000, 0).await);
+    assert_eq!(first.len(), 5);
+    let receipts = native_receipts(&bench.native_pop("g", "T", 32, 60_000, 0).await);
+    assert_eq!(receipts.len(), 32);
+    let receipt = &receipts[0].0;
+    assert_eq!(receipt.start_offset, 5);
+    let body = format!(
+        r#"{{"acks":[{{"b":"/////w==","c":"g","it":60000,"pt":{},"q":1,"r":"0","rq":{},"so":5,"t":"T"}}],"brokerName":"broker-a"}}"#,
+        receipt.pop_time_ms, receipt.revive_queue_id
+    );
+    let answer = bench
+        .call(Command::request(RequestCode::BatchAckMessage).with_body(body))
+        .await;
+    assert_eq!(
+        (answer.response_code(), answer.ext.get("gone")),
+        (ResponseCode::Success, Some("0"))
+    );
+    let lag = bench.lag("g").await;
+    let queue = lag
+        .queues
+        .iter()
+        .find(|queue| queue.topic == "T" && queue.queue_id == 1)
+        .unwrap();
+    assert_eq!(
+        (queue.in_flight, queue.next_deliver),
+        (5, 37),
+        "the other pop is untouched"
+    );
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bad_requests_get_the_codes_of_apache() {
     let bench = ready(quick()).await;

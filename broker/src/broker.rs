@@ -39,6 +39,8 @@ use crate::version::DataVersion;
 
 /// Longest blocking wait for a flush.
 const FLUSH_WAIT: Duration = Duration::from_secs(5);
+/// Longest wait for name servers to hear of a topic.
+const REGISTER_WAIT: Duration = Duration::from_secs(1);
 /// Milliseconds of a day.
 const DAY_MS: u64 = 86_400_000;
 
@@ -220,6 +222,14 @@ impl Broker {
         self.topics_file.write(|| self.topics.to_json())?;
         self.registration.changed();
         Ok(())
+    }
+
+    /// Waits until the name servers know the topic table as it is now, for a second at most: an administrator who was
+    /// answered reads the route next. On a blocking thread only.
+    pub(crate) fn wait_registered(&self) {
+        let sequence = self.topics.sequence();
+        self.runtime
+            .block_on(self.registration.wait_synced(sequence, REGISTER_WAIT));
     }
 
     /// The group, created where that is allowed. Blocks on the disk when it creates.

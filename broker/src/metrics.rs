@@ -26,6 +26,23 @@ struct GroupLabel {
     group: String,
 }
 
+/// Longest time in ms of each span of `putMessageDistributeTime`, and its name (RocketMQ 5.4.0 `StoreStatsService`).
+pub(crate) const PUT_SPANS: [(u64, &str); 13] = [
+    (0, "<=0ms"),
+    (10, "0~10ms"),
+    (50, "10~50ms"),
+    (100, "50~100ms"),
+    (200, "100~200ms"),
+    (500, "200~500ms"),
+    (1_000, "500ms~1s"),
+    (2_000, "1~2s"),
+    (3_000, "2~3s"),
+    (4_000, "3~4s"),
+    (5_000, "4~5s"),
+    (10_000, "5~10s"),
+    (u64::MAX, "10s~"),
+];
+
 /// Longest window of a rate, in seconds; one sample a second.
 const WINDOW_SECONDS: usize = 600;
 
@@ -68,6 +85,8 @@ pub(crate) struct Metrics {
     pub(crate) cold_reads: Counter,
     /// Requests refused for overload.
     pub(crate) busy: Counter,
+    /// Puts by how long they took; the bounds are [`PUT_SPANS`].
+    pub(crate) put_spans: [AtomicU64; PUT_SPANS.len()],
     /// Longest put in ms.
     pub(crate) put_max_ms: AtomicU64,
     samples: Mutex<VecDeque<(Monotonic, [u64; 4])>>,
@@ -95,6 +114,7 @@ impl Default for Metrics {
             group_mode_conflicts: Counter::default(),
             cold_reads: Counter::default(),
             busy: Counter::default(),
+            put_spans: Default::default(),
             put_max_ms: AtomicU64::new(0),
             samples: Mutex::new(VecDeque::new()),
             rounds: AtomicU64::new(0),
@@ -264,6 +284,10 @@ impl Metrics {
         self.append_seconds.observe(time.as_secs_f64());
         let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.put_max_ms.fetch_max(ms, Ordering::Relaxed);
+        let span = PUT_SPANS.iter().position(|(bound, _)| ms <= *bound);
+        if let Some(count) = span.and_then(|span| self.put_spans.get(span)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Topic and group names: what is allowed, what belongs to the system, what derives from a group.
 
+pub(crate) use wire::message::SCHEDULE_TOPIC;
+
 /// Longest topic name a client may create, in bytes (RocketMQ 5.4.0 `TopicValidator`).
 pub(crate) const TOPIC_NAME_MAX_BYTES: usize = 127;
 /// Longest derived name (`%RETRY%…`, `%DLQ%…`), in bytes.
@@ -15,8 +17,6 @@ pub(crate) const DLQ_PREFIX: &str = "%DLQ%";
 pub(crate) const SYSTEM_PREFIX: &str = "rmq_sys_";
 /// Template of topics created by the first send.
 pub(crate) const AUTO_CREATE_TOPIC: &str = "TBW102";
-/// Where messages wait for their delay level; queue id = level − 1.
-pub(crate) const SCHEDULE_TOPIC: &str = "SCHEDULE_TOPIC_XXXX";
 /// Where undecided transactional messages wait.
 pub(crate) const HALF_TOPIC: &str = "RMQ_SYS_TRANS_HALF_TOPIC";
 /// Decisions about half messages.

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::Mutex;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -121,16 +122,29 @@ impl Java {
             .collect()
     }
 
-    /// `mqadmin ARGS`: what it printed, standard error behind standard output. It exits 0 whatever happens.
-    pub async fn admin(&self, args: &[&str]) -> Result<String> {
-        let mut all = vec!["admin"];
-        all.extend(args);
-        let output = self.output(&all).await?;
-        Ok(format!(
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        ))
+    /// Starts a process in which `mqadmin` commands run one after the other: starting one takes seconds.
+    pub async fn admins(&self, namesrv: &str) -> Result<Admins> {
+        let mut child = self
+            .command(&["admins"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let input = child.stdin.take().context("stdin is piped")?;
+        let output = BufReader::new(child.stdout.take().context("stdout is piped")?).lines();
+        let admins = Admins {
+            namesrv: namesrv.to_owned(),
+            inner: Mutex::new(Inner {
+                _child: child,
+                input,
+                output,
+            }),
+        };
+        let ready = admins.inner.lock().await.line().await?;
+        if ready.get("ready").is_none() {
+            bail!("mqadmin printed {ready}");
+        }
+        Ok(admins)
     }
 
     /// Starts a consumer and returns when it has started; the rest of its lines by [`Consumer::rest`].
@@ -172,13 +186,56 @@ impl Java {
     }
 }
 
+/// `mqadmin` commands in one process, which ends when this is dropped.
+#[derive(Debug)]
+pub struct Admins {
+    namesrv: String,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    _child: Child,
+    input: ChildStdin,
+    output: tokio::io::Lines<BufReader<ChildStdout>>,
+}
+
+impl Inner {
+    async fn line(&mut self) -> Result<Value> {
+        let line = tokio::time::timeout(LIMIT, self.output.next_line())
+            .await
+            .context("mqadmin did not answer")??
+            .context("mqadmin ended")?;
+        serde_json::from_str(&line).with_context(|| line.clone())
+    }
+}
+
+impl Admins {
+    /// `mqadmin ARGS -n NAMESRV`: what it printed, standard error among it. It never fails, whatever happens.
+    pub async fn run(&self, args: &[&str]) -> Result<String> {
+        let mut words = args.to_vec();
+        words.extend(["-n", &self.namesrv]);
+        let mut line = serde_json::to_string(&words)?;
+        line.push('\n');
+        let mut inner = self.inner.lock().await;
+        inner.input.write_all(line.as_bytes()).await?;
+        inner.input.flush().await?;
+        let printed = inner
+            .line()
+            .await
+            .with_context(|| format!("mqadmin {args:?}"))?;
+        let text = printed.get("out").and_then(Value::as_str);
+        Ok(text.context("no output")?.to_owned())
+    }
+}
+
 /// A consumer that runs.
 #[derive(Debug)]
 pub struct Consumer {
     child: Child,
     /// What it printed before it was ready, the last first.
     early: Vec<Value>,
-    lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
+    lines: tokio::io::Lines<BufReader<ChildStdout>>,
 }
 
 impl Consumer {

@@ -36,7 +36,7 @@ fn check_count(count: usize) -> Result<(), BrokerError> {
     Ok(())
 }
 
-/// Code 18: all topics of the list, or none where one of them may not be.
+/// Code 18: all topics of the list, or none where one of them may not be; a full table takes as many as fit and says so.
 pub(crate) fn topics(
     broker: &Arc<Broker>,
     cmd: &Command,
@@ -48,17 +48,22 @@ pub(crate) fn topics(
     for config in list {
         checked.push(topic::Wanted::of(config)?);
     }
-    let mut changed = false;
+    let (mut changed, mut done) = (false, Ok(success()));
     for wanted in checked {
-        changed |= topic::apply(broker, wanted)?;
+        match topic::apply(broker, wanted) {
+            Ok(one) => changed |= one,
+            Err(error) => done = Err(error),
+        }
     }
     if changed {
         broker.save_topics()?;
+        broker.wait_registered();
     }
-    Ok(success())
+    done
 }
 
-/// Code 225: all groups of the list, or none where one of them has a bad name.
+/// Code 225: all groups of the list, or none where one of them has a bad name; a full table takes as many as fit and says
+/// so.
 pub(crate) fn groups(
     broker: &Arc<Broker>,
     cmd: &Command,
@@ -69,14 +74,17 @@ pub(crate) fn groups(
     for config in &list {
         group::check(config)?;
     }
-    let mut changed = false;
+    let (mut changed, mut done) = (false, Ok(success()));
     for config in list {
-        changed |= group::apply(broker, config)?;
+        match group::apply(broker, config) {
+            Ok(one) => changed |= one,
+            Err(error) => done = Err(error),
+        }
     }
     if changed {
         broker.save_groups()?;
     }
-    Ok(success())
+    done
 }
 
 /// Code 45: the content of `delayOffset.json`, as a follower reads it.

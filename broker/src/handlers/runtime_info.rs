@@ -14,6 +14,7 @@ use super::json_answer;
 use crate::broker::Broker;
 use crate::durability::Waiter;
 use crate::error::BrokerError;
+use crate::metrics::PUT_SPANS;
 use crate::names;
 use crate::settings::Key;
 
@@ -91,6 +92,12 @@ fn counters(broker: &Broker, put: &mut impl FnMut(&str, String)) {
         "putMessageEntireTimeMax",
         metrics.put_max_ms.load(Ordering::Relaxed).to_string(),
     );
+    let spans: Vec<String> = PUT_SPANS
+        .iter()
+        .zip(&metrics.put_spans)
+        .map(|((_, name), count)| format!("[{name}]:{}", count.load(Ordering::Relaxed)))
+        .collect();
+    put("putMessageDistributeTime", spans.join(" "));
     let rates = metrics.rates();
     put("putTps", rates.put);
     put("getFoundTps", rates.found.clone());
@@ -192,8 +199,13 @@ fn disk(broker: &Broker, put: &mut impl FnMut(&str, String)) {
             bytes_text(free)
         ),
     );
-    for key in ["commitLogDiskRatio", "consumeQueueDiskRatio"] {
-        put(key, format!("{ratio:.2}"));
+    let log = broker.store.root().join("commitlog");
+    for key in [
+        "commitLogDiskRatio".to_owned(),
+        format!("commitLogDiskRatio_{}", log.display()),
+        "consumeQueueDiskRatio".to_owned(),
+    ] {
+        put(&key, format!("{ratio:.2}"));
     }
 }
 

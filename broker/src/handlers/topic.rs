@@ -61,6 +61,7 @@ pub(crate) fn update(
     wanted.check()?;
     if apply(broker, wanted)? {
         broker.save_topics()?;
+        broker.wait_registered();
     }
     Ok(success())
 }

@@ -1,13 +1,11 @@
 //! What the store itself needs to know about a record.
 
 use crate::consume_queue::Unit;
+use wire::message::SCHEDULE_TOPIC;
 use wire::message::flags::{TRANSACTION_PREPARED, TRANSACTION_ROLLBACK, transaction_kind};
 use wire::message::properties::names;
 use wire::message::record::{RecordScan, RecordView};
 use wire::message::tags::tags_code;
-
-/// Topic in which messages of delay levels wait; its units carry the deliver time.
-pub(crate) const SCHEDULE_TOPIC: &str = "SCHEDULE_TOPIC_XXXX";
 
 /// What stands at a log position.
 #[derive(Debug)]

@@ -81,7 +81,7 @@ pub fn check_namespace(name: &str) -> Result<(), ApiError> {
 pub fn is_system_topic(name: &str) -> bool {
     const NAMES: [&str; 8] = [
         "TBW102",
-        "SCHEDULE_TOPIC_XXXX",
+        wire::message::SCHEDULE_TOPIC,
         "SELF_TEST_TOPIC",
         "BenchmarkTest",
         "OFFSET_MOVED_EVENT",

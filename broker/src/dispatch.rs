@@ -97,6 +97,7 @@ pub(crate) fn dispatch(broker: &Arc<Broker>, fast: bool, cmd: Command, to: Respo
         RequestCode::UpdateAndGetGroupForbidden => blocking(broker, cmd, to, forbidden::update),
         RequestCode::CleanExpiredConsumequeue => blocking(broker, cmd, to, cleanup::queues),
         RequestCode::CleanUnusedTopic => blocking(broker, cmd, to, cleanup::topics),
+        RequestCode::DeleteExpiredCommitlog => blocking(broker, cmd, to, cleanup::log),
         RequestCode::ResetMasterFlushOffset => {
             inline(broker, &cmd, to, cleanup::master_flush_offset)
         }

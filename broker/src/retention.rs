@@ -140,12 +140,20 @@ fn look(broker: &Broker) -> Result<f64, BrokerError> {
 }
 
 fn by_age(broker: &Arc<Broker>, used: f64) -> Result<(), BrokerError> {
-    let now_ms = broker.pop.now_ms(broker.clock.as_ref());
     let hour = broker.live.get(Key::RetentionHour);
     let is_hour = hour == ANY_HOUR || broker.now_ms() / HOUR_MS % 24 == hour;
     if !is_hour && used < percent(broker, Key::ExpiredPercent) {
         return Ok(());
     }
+    expired(broker)
+}
+
+/// Deletes log files older than the retention time, whatever the hour. Blocks on the disk.
+///
+/// # Errors
+/// The store's; what is not deleted now is with the next round.
+pub(crate) fn expired(broker: &Arc<Broker>) -> Result<(), BrokerError> {
+    let now_ms = broker.pop.now_ms(broker.clock.as_ref());
     let kept = i64::try_from(broker.live.get(Key::RetentionTime)).unwrap_or(i64::MAX);
     let before_ms = now_ms.saturating_sub(kept);
     if broker.store.roll_if_older(before_ms)? {

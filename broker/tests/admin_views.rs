@@ -446,6 +446,7 @@ async fn clean_ups_leave_what_is_used() {
     for code in [
         RequestCode::CleanExpiredConsumequeue,
         RequestCode::CleanUnusedTopic,
+        RequestCode::DeleteExpiredCommitlog,
     ] {
         fix.ok(request(code, &[])).await;
     }

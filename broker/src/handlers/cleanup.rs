@@ -10,6 +10,7 @@ use super::{success, topic};
 use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::names;
+use crate::retention;
 
 /// Code 306: queue files without a message in the log go, as they do behind each deletion of log files.
 pub(crate) fn queues(
@@ -18,6 +19,16 @@ pub(crate) fn queues(
     _conn: &Arc<Connection>,
 ) -> Result<Command, BrokerError> {
     broker.store.step_maintain(true);
+    Ok(success())
+}
+
+/// Code 329: log files older than the retention time go, whatever the hour.
+pub(crate) fn log(
+    broker: &Arc<Broker>,
+    _cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
+    retention::expired(broker)?;
     Ok(success())
 }
 

@@ -179,18 +179,9 @@ fn queues(broker: &Broker, put: &mut impl FnMut(&str, String)) {
 }
 
 fn disk(broker: &Broker, put: &mut impl FnMut(&str, String)) {
-    let (total, free) = match rustix::fs::statvfs(broker.store.root()) {
-        Ok(disk) => (
-            disk.f_blocks.saturating_mul(disk.f_frsize),
-            disk.f_bavail.saturating_mul(disk.f_frsize),
-        ),
-        Err(_) => (0, 0),
-    };
-    let ratio = if total == 0 {
-        0.0
-    } else {
-        (total.saturating_sub(free)) as f64 / total as f64
-    };
+    let usage = broker.store.disk_usage().ok();
+    let (total, free) = usage.map_or((0, 0), |usage| (usage.total_bytes, usage.free_bytes));
+    let ratio = usage.map_or(0.0, |usage| usage.ratio());
     put(
         "commitLogDirCapacity",
         format!(

@@ -31,7 +31,7 @@ public final class Main {
             case "lite" -> Lite.run(new Options(rest));
             case "admin" -> org.apache.rocketmq.tools.command.MQAdminStartup.main(rest);
             default -> {
-                System.err.println("usage: produce|consume|admin|admins ...");
+                System.err.println("usage: produce|consume|lite|admin|admins ...");
                 System.exit(2);
             }
         }

@@ -27,6 +27,7 @@ use crate::longpoll::Holds;
 use crate::metrics::Metrics;
 use crate::names;
 use crate::offsets::OffsetTable;
+use crate::peer_config::Peers;
 use crate::persist::ConfigFile;
 use crate::pop::Pop;
 use crate::registration::Registration;
@@ -99,6 +100,8 @@ pub(crate) struct Broker {
     pub(crate) routes: Routes,
     /// Counters by topic and group.
     pub(crate) stats: Stats,
+    /// The other masters of the cluster, with whom the configuration is levelled.
+    pub(crate) peers: Peers,
     /// Numbers about all this.
     pub(crate) metrics: Metrics,
     /// The address that clients are told; goes into message ids.
@@ -219,7 +222,7 @@ impl Broker {
     /// # Errors
     /// The table cannot be written.
     pub(crate) fn save_topics(&self) -> Result<(), BrokerError> {
-        self.topics_file.write(|| self.topics.to_json())?;
+        self.topics_file.write_twice(|| self.topics.to_json())?;
         self.registration.changed();
         Ok(())
     }
@@ -259,7 +262,7 @@ impl Broker {
     /// # Errors
     /// The table cannot be written.
     pub(crate) fn save_groups(&self) -> Result<(), BrokerError> {
-        self.groups_file.write(|| self.groups.to_json(true))
+        self.groups_file.write_twice(|| self.groups.to_json())
     }
 
     /// Writes the request modes. Blocks on the disk.

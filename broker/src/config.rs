@@ -189,6 +189,8 @@ pub struct Config {
     pub namesrv: Vec<String>,
     /// How often to register with the name servers when nothing changes.
     pub register_interval: Millis,
+    /// How often to look for newer topics and groups at the other masters of the cluster.
+    pub level_interval: Millis,
     /// Bits read 4 and write 2: what the routes of all topics allow.
     pub permission: i32,
     /// See [`FlushConfig`].
@@ -222,6 +224,7 @@ impl Default for Config {
             id: 0,
             namesrv: Vec::new(),
             register_interval: Millis::secs(30),
+            level_interval: Millis::secs(30),
             permission: crate::topic::PERM_READ_WRITE,
             flush: FlushConfig::default(),
             segment: SegmentConfig::default(),
@@ -311,6 +314,11 @@ impl Settings for Config {
             (1_000..=60_000).contains(&self.register_interval.0),
             "register_interval",
             "must be 1s to 60s",
+        );
+        check(
+            (1_000..=3_600_000).contains(&self.level_interval.0),
+            "level_interval",
+            "must be 1s to 1h",
         );
         check(
             (0..=7).contains(&self.permission),

@@ -8,10 +8,10 @@ use wire::{Command, RequestCode};
 use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::handlers::{
-    assignment, broker_config, broker_stats, cleanup, consume_stats, consumer_call, consumer_info,
-    consumer_status, forbidden, gantry_group, gantry_topic, group, group_offsets, heartbeat,
-    inspect, lists, lock, offset, pull, reply_message, reset_offset, runtime_info, send, send_back,
-    time_span, topic, view,
+    assignment, broker_config, broker_stats, cleanup, config_level, consume_stats, consumer_call,
+    consumer_info, consumer_status, forbidden, gantry_group, gantry_topic, group, group_offsets,
+    heartbeat, inspect, lists, lock, offset, pull, reply_message, reset_offset, runtime_info, send,
+    send_back, time_span, topic, view,
 };
 use crate::pop;
 use crate::unserved;
@@ -120,6 +120,9 @@ pub(crate) fn dispatch(broker: &Arc<Broker>, fast: bool, cmd: Command, to: Respo
         RequestCode::DeleteSubscription => {
             blocking(broker, cmd, to, gantry_group::delete_subscription)
         }
+        RequestCode::ListConfig => blocking(broker, cmd, to, config_level::list),
+        RequestCode::FetchConfig => blocking(broker, cmd, to, config_level::fetch),
+        RequestCode::OfferConfig => blocking(broker, cmd, to, config_level::offer),
         RequestCode::GroupLag => blocking(broker, cmd, to, gantry_group::lag),
         code => to.send(unserved::refusal(code).to_response()),
     }

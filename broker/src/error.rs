@@ -50,6 +50,16 @@ pub(crate) enum BrokerError {
         /// What is there.
         found: u64,
     },
+    /// The gateway knows a newer version of the group than this broker.
+    #[error("group [{group}] has version {found} here, the gateway knows {wanted}")]
+    StaleConfig {
+        /// The group.
+        group: String,
+        /// What the gateway knows.
+        wanted: u64,
+        /// What is there; 0 = no such group.
+        found: u64,
+    },
     /// To be created, but there already.
     #[error("{kind} [{name}] exists already")]
     Exists {
@@ -174,9 +184,10 @@ impl BrokerError {
             | Self::Persist(_)
             | Self::Damaged(_)
             | Self::Internal(_) => ResponseCode::SystemError,
-            Self::VersionMismatch { .. } | Self::Exists { .. } | Self::Full(_) => {
-                ResponseCode::SystemError
-            }
+            Self::VersionMismatch { .. }
+            | Self::StaleConfig { .. }
+            | Self::Exists { .. }
+            | Self::Full(_) => ResponseCode::SystemError,
             Self::NotSupported(_) => ResponseCode::SystemError,
             Self::Invalid(_) => ResponseCode::InvalidParameter,
             Self::MessageIllegal(_) => ResponseCode::MessageIllegal,
@@ -216,6 +227,7 @@ impl BrokerError {
             Self::Immutable(_) => "immutable_field",
             Self::GroupMode { .. } => "group_mode_conflict",
             Self::VersionMismatch { .. } => "version_mismatch",
+            Self::StaleConfig { .. } => "stale_config",
             Self::Exists { kind: "group", .. } => "group_exists",
             Self::Exists { .. } => "topic_exists",
             Self::NoSubscription { .. } | Self::NoLeaseSubscription { .. } => {
@@ -250,6 +262,9 @@ impl BrokerError {
         }
         let mut response = Command::response(self.code()).with_remark(remark);
         response.ext.put("reason", self.reason());
+        if let Self::StaleConfig { found, .. } = self {
+            response.ext.put("groupVersion", *found);
+        }
         if let Self::GroupMode { members, .. } = self {
             response.ext.put("members", members.as_str());
         }

@@ -1,18 +1,19 @@
 //! Consumer group configurations, with Gantry's settings and subscriptions in their attributes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use wire::WireError;
 
 use crate::error::BrokerError;
 use crate::names;
-use crate::topic::ATTRIBUTE_VERSION;
+use crate::table::{ATTRIBUTE_VERSION, Change, Deletions, Entry, Table};
 use crate::version::DataVersion;
-use wire::WireError;
 
 /// Attribute that holds Gantry's group settings as JSON.
 pub(crate) const ATTRIBUTE_SPEC: &str = "gantry.spec";
@@ -90,22 +91,40 @@ impl GroupConfig {
             ..Self::default()
         }
     }
+}
 
-    /// Version for optimistic changes; 1 for a group that only native tools wrote.
-    pub(crate) fn version(&self) -> u64 {
-        self.attributes
-            .get(ATTRIBUTE_VERSION)
-            .and_then(|v| v.parse().ok())
-            .unwrap_or(1)
+impl Entry for GroupConfig {
+    const MAX: usize = GROUPS_MAX;
+
+    fn attributes(&self) -> &BTreeMap<String, String> {
+        &self.attributes
+    }
+
+    fn attributes_mut(&mut self) -> &mut BTreeMap<String, String> {
+        &mut self.attributes
+    }
+
+    /// All but the system's.
+    fn is_levelled(&self, name: &str) -> bool {
+        !names::is_system_group(name)
+    }
+
+    /// All but the version.
+    fn content(&self) -> Vec<u8> {
+        let mut shared = self.clone();
+        shared.attributes.remove(ATTRIBUTE_VERSION);
+        serde_json::to_vec(&shared).unwrap_or_default()
     }
 }
 
-/// The file `config/subscriptionGroup.json` and the body of code 201.
+/// The file `config/subscriptionGroup.json` and the body of code 201. Deletions are Gantry's own and only in the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct GroupFile {
     data_version: DataVersion,
     forbidden_table: Forbidden,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    gantry_deleted: Deletions,
     subscription_group_table: BTreeMap<String, GroupConfig>,
 }
 
@@ -116,51 +135,39 @@ const FORBIDDEN_READ: i32 = 1 << 2;
 /// Most pairs of group and topic with a bit.
 const FORBIDDEN_MAX: usize = 100_000;
 
-type Snapshot = HashMap<Arc<str>, Arc<GroupConfig>>;
-
-/// Answer of a change.
-#[derive(Clone, Debug)]
-pub(crate) struct GroupChange {
-    /// The group as it is now.
-    pub(crate) config: Arc<GroupConfig>,
-    /// False when the table already held exactly this.
-    pub(crate) changed: bool,
-}
-
-#[derive(Debug)]
-struct Inner {
-    version: DataVersion,
-}
-
-/// All groups of this broker. Readers take a snapshot; writers are serialized.
+/// All groups of this broker.
 #[derive(Debug)]
 pub(crate) struct GroupTable {
-    snapshot: ArcSwap<Snapshot>,
+    groups: Table<GroupConfig>,
     forbidden: ArcSwap<Forbidden>,
-    inner: Mutex<Inner>,
+    /// Held by who changes `forbidden`.
+    forbidding: Mutex<()>,
+}
+
+impl Deref for GroupTable {
+    type Target = Table<GroupConfig>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.groups
+    }
 }
 
 impl GroupTable {
     /// A table with the system's groups.
     pub(crate) fn new(now_ms: u64) -> Self {
         let table = Self {
-            snapshot: ArcSwap::from_pointee(Snapshot::new()),
+            groups: Table::new(now_ms),
             forbidden: ArcSwap::from_pointee(Forbidden::new()),
-            inner: Mutex::new(Inner {
-                version: DataVersion::new(now_ms),
-            }),
+            forbidding: Mutex::new(()),
         };
         table.add_system_groups();
         table
     }
 
     fn add_system_groups(&self) {
-        let mut next = self.snapshot.load().as_ref().clone();
         for name in names::SYSTEM_GROUPS {
-            next.entry(Arc::from(name))
-                .or_insert_with(|| Arc::new(GroupConfig::new(name)));
+            self.add_silently(name, GroupConfig::new(name));
         }
-        self.snapshot.store(Arc::new(next));
     }
 
     /// Replaces the content by that of `subscriptionGroup.json` text in any dialect.
@@ -169,60 +176,47 @@ impl GroupTable {
     /// The text is no such table.
     pub(crate) fn load(&self, json: &[u8]) -> Result<usize, WireError> {
         let file: GroupFile = wire::json::from_slice(json)?;
-        let mut inner = self.inner.lock();
-        inner.version = file.data_version;
-        self.forbidden.store(Arc::new(file.forbidden_table));
-        let count = file.subscription_group_table.len();
-        let map = file
+        let named = file
             .subscription_group_table
             .into_iter()
-            .map(|(name, mut config)| {
-                config.group_name.clone_from(&name);
-                (Arc::from(name), Arc::new(config))
-            })
-            .collect();
-        self.snapshot.store(Arc::new(map));
-        drop(inner);
+            .map(|(name, config)| {
+                let group_name = name.clone();
+                (
+                    name,
+                    GroupConfig {
+                        group_name,
+                        ..config
+                    },
+                )
+            });
+        let count = self.fill(file.data_version, named, file.gantry_deleted);
+        self.forbidden.store(Arc::new(file.forbidden_table));
         self.add_system_groups();
         Ok(count)
     }
 
-    /// The text of `subscriptionGroup.json`; compact for the answer to code 201.
-    pub(crate) fn to_json(&self, pretty: bool) -> Vec<u8> {
-        let inner = self.inner.lock();
+    /// The text of `subscriptionGroup.json`.
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec_pretty(&self.file()).unwrap_or_default()
+    }
+
+    /// The answer to code 201.
+    pub(crate) fn to_answer(&self) -> Vec<u8> {
         let file = GroupFile {
-            data_version: inner.version,
-            forbidden_table: self.forbidden.load().as_ref().clone(),
-            subscription_group_table: self
-                .snapshot
-                .load()
-                .iter()
-                .map(|(name, config)| (name.to_string(), config.as_ref().clone()))
-                .collect(),
+            gantry_deleted: Deletions::new(),
+            ..self.file()
         };
-        if pretty {
-            serde_json::to_vec_pretty(&file)
-        } else {
-            serde_json::to_vec(&file)
+        serde_json::to_vec(&file).unwrap_or_default()
+    }
+
+    fn file(&self) -> GroupFile {
+        let (data_version, subscription_group_table, gantry_deleted) = self.export();
+        GroupFile {
+            data_version,
+            forbidden_table: self.forbidden.load().as_ref().clone(),
+            gantry_deleted,
+            subscription_group_table,
         }
-        .unwrap_or_default()
-    }
-
-    /// The group, if it exists. Cheap: no lock.
-    pub(crate) fn get(&self, group: &str) -> Option<Arc<GroupConfig>> {
-        self.snapshot.load().get(group).cloned()
-    }
-
-    /// Whether the group exists.
-    pub(crate) fn contains(&self, group: &str) -> bool {
-        self.snapshot.load().contains_key(group)
-    }
-
-    /// All names, in order.
-    pub(crate) fn names(&self) -> Vec<Arc<str>> {
-        let mut names: Vec<Arc<str>> = self.snapshot.load().keys().cloned().collect();
-        names.sort_unstable();
-        names
     }
 
     /// Whether an administrator took the group's right to read the topic away. Cheap: no lock.
@@ -243,7 +237,7 @@ impl GroupTable {
         forbidden: bool,
         now_ms: u64,
     ) -> Result<bool, BrokerError> {
-        let mut inner = self.inner.lock();
+        let _alone = self.forbidding.lock();
         if self.is_forbidden(group, topic) == forbidden {
             return Ok(false);
         }
@@ -260,66 +254,16 @@ impl GroupTable {
         };
         topics.retain(|_, bits| *bits != 0);
         table.retain(|_, topics| !topics.is_empty());
-        inner.version.bump(now_ms);
         self.forbidden.store(Arc::new(table));
+        self.touch(now_ms);
         Ok(true)
     }
 
-    /// Number of groups, the system's included.
-    pub(crate) fn len(&self) -> usize {
-        self.snapshot.load().len()
-    }
-
     /// Creates the group with Apache's defaults unless it exists.
-    pub(crate) fn ensure(&self, group: &str, now_ms: u64) -> Option<GroupChange> {
+    pub(crate) fn ensure(&self, group: &str, now_ms: u64) -> Option<Change<GroupConfig>> {
         self.modify(group, now_ms, |known| {
             Some(known.cloned().unwrap_or_else(|| GroupConfig::new(group)))
         })
-    }
-
-    /// Changes one group under the table lock: `change` sees what is there and says what shall be.
-    /// `None` from `change`, or a full table, leaves everything as it is.
-    pub(crate) fn modify(
-        &self,
-        group: &str,
-        now_ms: u64,
-        change: impl FnOnce(Option<&GroupConfig>) -> Option<GroupConfig>,
-    ) -> Option<GroupChange> {
-        let mut inner = self.inner.lock();
-        let snapshot = self.snapshot.load_full();
-        let known = snapshot.get(group);
-        let wanted = change(known.map(Arc::as_ref))?;
-        if let Some(known) = known {
-            if **known == wanted {
-                return Some(GroupChange {
-                    config: known.clone(),
-                    changed: false,
-                });
-            }
-        } else if snapshot.len() >= GROUPS_MAX {
-            return None;
-        }
-        let config = Arc::new(wanted);
-        let mut next = snapshot.as_ref().clone();
-        next.insert(Arc::from(group), config.clone());
-        inner.version.bump(now_ms);
-        self.snapshot.store(Arc::new(next));
-        Some(GroupChange {
-            config,
-            changed: true,
-        })
-    }
-
-    /// Removes a group; whether it was there.
-    pub(crate) fn remove(&self, group: &str, now_ms: u64) -> bool {
-        let mut inner = self.inner.lock();
-        let mut next = self.snapshot.load().as_ref().clone();
-        if next.remove(group).is_none() {
-            return false;
-        }
-        inner.version.bump(now_ms);
-        self.snapshot.store(Arc::new(next));
-        true
     }
 }
 
@@ -340,13 +284,23 @@ mod tests {
         assert!(table.ensure("g", 2).unwrap().changed);
         assert!(!table.ensure("g", 2).unwrap().changed);
         let again = GroupTable::new(3);
-        again.load(&table.to_json(true)).unwrap();
+        again.load(&table.to_json()).unwrap();
         assert_eq!(again.get("g"), table.get("g"));
         let apache = br#"{"dataVersion":{"counter":14,"stateVersion":0,"timestamp":1795975506600},"forbiddenTable":{},"subscriptionGroupTable":{"J5":{"brokerId":0,"consumeEnable":true,"groupName":"J5","retryMaxTimes":3,"retryQueueNums":1}}}"#;
         again.load(apache).unwrap();
         assert_eq!(again.get("J5").unwrap().retry_max_times, 3);
         assert!(again.contains("TOOLS_CONSUMER"));
-        assert!(again.remove("J5", 4));
-        assert!(!again.remove("J5", 4));
+        assert!(again.remove("J5", 4, 0));
+        assert!(!again.remove("J5", 4, 0));
+        assert!(
+            String::from_utf8(again.to_json())
+                .unwrap()
+                .contains("gantryDeleted")
+        );
+        assert!(
+            !String::from_utf8(again.to_answer())
+                .unwrap()
+                .contains("gantryDeleted")
+        );
     }
 }

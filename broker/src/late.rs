@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use remoting::{Connection, Responder, Service};
-use wire::Command;
+use wire::{Command, RequestCode};
 
 use crate::broker::Broker;
 use crate::dispatch::dispatch;
@@ -19,6 +19,8 @@ const WAITING_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Late {
     broker: OnceLock<Arc<Broker>>,
+    /// Its tables are loaded: peers that level theirs are answered, or two that start together would wait for each other.
+    tables: OnceLock<Arc<Broker>>,
     waiting: Mutex<Vec<(bool, Command, Responder)>>,
 }
 
@@ -34,12 +36,29 @@ impl Late {
         }
     }
 
+    /// From now on peers may read the configuration.
+    pub(crate) fn show_tables(&self, broker: &Arc<Broker>) {
+        let mut waiting = self.waiting.lock();
+        if self.tables.set(broker.clone()).is_err() {
+            return;
+        }
+        for (fast, cmd, to) in waiting.extract_if(.., |(_, cmd, _)| is_of_peers(cmd)) {
+            dispatch(broker, fast, cmd, to);
+        }
+    }
+
+    fn answering(&self, cmd: &Command) -> Option<&Arc<Broker>> {
+        self.broker
+            .get()
+            .or_else(|| self.tables.get().filter(|_| is_of_peers(cmd)))
+    }
+
     fn call(&self, fast: bool, cmd: Command, to: Responder) {
-        if let Some(broker) = self.broker.get() {
+        if let Some(broker) = self.answering(&cmd) {
             return dispatch(broker, fast, cmd, to);
         }
         let mut waiting = self.waiting.lock();
-        if let Some(broker) = self.broker.get() {
+        if let Some(broker) = self.answering(&cmd) {
             drop(waiting);
             return dispatch(broker, fast, cmd, to);
         }
@@ -49,6 +68,13 @@ impl Late {
         }
         waiting.push((fast, cmd, to));
     }
+}
+
+fn is_of_peers(cmd: &Command) -> bool {
+    matches!(
+        cmd.request_code(),
+        RequestCode::ListConfig | RequestCode::FetchConfig
+    )
 }
 
 /// One port of a broker.

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod adopt;
 mod allocate;
 mod broker;
 mod carry;
@@ -22,11 +23,13 @@ mod handlers;
 mod ids;
 mod late;
 mod leases;
+mod level;
 mod locks;
 mod longpoll;
 mod metrics;
 mod names;
 mod offsets;
+mod peer_config;
 mod persist;
 #[cfg(feature = "planted-faults")]
 mod planted;
@@ -41,6 +44,7 @@ mod routes;
 mod server;
 mod settings;
 mod stats;
+mod table;
 mod topic;
 mod unserved;
 mod version;

@@ -31,7 +31,7 @@ pub(crate) struct ConfigFile {
 pub(crate) enum Loaded {
     /// The file.
     Whole,
-    /// Its backup: the last change is missing.
+    /// Its backup: the last change may be missing.
     Backup,
     /// There was no file.
     Absent,
@@ -58,11 +58,10 @@ impl ConfigFile {
         let Some(bytes) = self.read()? else {
             return Ok(Loaded::Absent);
         };
+        let own = store::config_file::read_own(self.disk.as_ref(), &self.path).map_err(failed)?;
         let first = match take(&bytes) {
             // A file that is missing or empty was read from its backup.
-            Ok(_) if self.read_backup()?.is_some_and(|backup| backup == bytes) => {
-                return Ok(Loaded::Backup);
-            }
+            Ok(_) if own.is_none() => return Ok(Loaded::Backup),
             Ok(_) => return Ok(Loaded::Whole),
             Err(error) => error,
         };
@@ -99,6 +98,17 @@ impl ConfigFile {
     /// The disk's.
     pub(crate) fn write(&self, content: impl FnOnce() -> Vec<u8>) -> Result<(), BrokerError> {
         self.try_write(|| Ok(content()))
+    }
+
+    /// As [`ConfigFile::write`], and the backup gets the same content: neither file alone can lose the last change.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn write_twice(&self, content: impl FnOnce() -> Vec<u8>) -> Result<(), BrokerError> {
+        let _alone = self.writing.lock();
+        let content = content();
+        store::config_file::write(self.disk.as_ref(), &self.path, &content).map_err(failed)?;
+        store::config_file::write_backup(self.disk.as_ref(), &self.path, &content).map_err(failed)
     }
 
     /// As [`ConfigFile::write`], for content that may fail to come about.

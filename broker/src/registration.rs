@@ -11,7 +11,9 @@ use wire::headers::register_broker::COMPLETE;
 use wire::{Command, RequestCode, ResponseCode};
 
 use crate::broker::Broker;
-use crate::topic::{RegistrationView, TopicConfig};
+use crate::peer_config;
+use crate::table::View;
+use crate::topic::TopicConfig;
 use crate::version::DataVersion;
 
 /// Longest wait for one answer.
@@ -19,7 +21,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(6);
 /// Pause after a failure; doubles up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_millis(100);
 /// Longest pause after failures.
-const RETRY_MAX: Duration = Duration::from_secs(5);
+const RETRY_MAX: Duration = Duration::from_secs(1);
 /// Longest wait for an unregistration at the stop.
 const UNREGISTER_WAIT: Duration = Duration::from_secs(1);
 
@@ -98,6 +100,13 @@ impl Registration {
         tokio::time::timeout(limit, waiting).await.ok();
     }
 
+    /// No name server has this broker's registration.
+    fn is_cut_off(&self) -> bool {
+        self.targets
+            .iter()
+            .all(|target| target.synced.load(Ordering::Acquire) == 0)
+    }
+
     /// Starts one task per name server.
     pub(crate) fn start(broker: &Arc<Broker>) {
         for target in &broker.registration.targets {
@@ -128,7 +137,15 @@ async fn keep_registered(broker: Arc<Broker>, target: Arc<Target>) {
     let mut pause = RETRY_MIN;
     let period = broker.config.register_interval.duration();
     let mut refresh = true;
+    let mut lost = false;
     loop {
+        if std::mem::take(&mut lost) && broker.registration.is_cut_off() {
+            // Nobody who looks this broker up may find an older configuration than that of its peers.
+            tokio::select! {
+                () = broker.stopping.cancelled() => return,
+                () = peer_config::level(&broker, peer_config::START_WAIT) => {}
+            }
+        }
         let known = target.synced.load(Ordering::Acquire);
         let view = broker
             .topics
@@ -142,7 +159,7 @@ async fn keep_registered(broker: Arc<Broker>, target: Arc<Target>) {
         match sent {
             Ok(()) => {
                 if known == 0 {
-                    tracing::info!(namesrv = %target.addr, topics = view.topics.len(), full = view.full, "registered");
+                    tracing::info!(namesrv = %target.addr, topics = view.entries.len(), full = view.full, "registered");
                 }
                 pause = RETRY_MIN;
                 target.synced.store(sequence, Ordering::Release);
@@ -165,6 +182,7 @@ async fn keep_registered(broker: Arc<Broker>, target: Arc<Target>) {
                     () = tokio::time::sleep(pause) => {}
                 }
                 pause = (pause * 2).min(RETRY_MAX);
+                lost = true;
                 continue;
             }
         }
@@ -186,6 +204,7 @@ async fn keep_registered(broker: Arc<Broker>, target: Arc<Target>) {
             () = tokio::time::sleep(period) => refresh = true,
             () = conn.ended() => {
                 tracing::info!(namesrv = %target.addr, "connection lost, registering again");
+                lost = true;
                 target.synced.store(0, Ordering::Release);
             }
         }
@@ -202,7 +221,7 @@ async fn told(broker: &Broker, target: &Target, known: u64) {
     }
 }
 
-async fn register(broker: &Broker, addr: &str, view: &RegistrationView) -> Result<(), String> {
+async fn register(broker: &Broker, addr: &str, view: &View<TopicConfig>) -> Result<(), String> {
     let body = body(view, broker.live.permission());
     let mut cmd = Command::request(RequestCode::RegisterBroker);
     put_identity(broker, &mut cmd);
@@ -242,9 +261,9 @@ fn put_identity(broker: &Broker, cmd: &mut Command) {
 }
 
 /// The JSON of RocketMQ 5.4.0 `RegisterBrokerBody`.
-fn body(view: &RegistrationView, permission: i32) -> Vec<u8> {
+fn body(view: &View<TopicConfig>, permission: i32) -> Vec<u8> {
     let topics: Map<String, Value> = view
-        .topics
+        .entries
         .iter()
         .map(|config| {
             let mut config = TopicConfig::clone(config);
@@ -274,7 +293,7 @@ mod tests {
     #[test]
     fn the_brokers_permission_limits_that_of_every_topic() {
         let table = TopicTable::new(1);
-        table.upsert(TopicConfig::new("t", 4, 7), 2);
+        table.ensure(TopicConfig::new("t", 4, 7), 2);
         let text = String::from_utf8(body(&table.registration(None), 4)).unwrap();
         assert!(text.contains(r#""perm":5"#), "{text}");
         assert!(

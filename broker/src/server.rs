@@ -32,6 +32,7 @@ use crate::locks::LockTable;
 use crate::longpoll::{self, Holds};
 use crate::metrics::Metrics;
 use crate::offsets::OffsetTable;
+use crate::peer_config::{self, Peers};
 use crate::persist::{ConfigFile, Loaded};
 use crate::pop::{self, Pop};
 use crate::registration::Registration;
@@ -223,6 +224,8 @@ pub async fn start_on(
             broker.carry.messages.clone(),
         );
     });
+    late.show_tables(&broker);
+    peer_config::level(&broker, peer_config::START_WAIT).await;
     let workers = start_workers(&broker)?;
     late.open(&broker);
     let addrs = Addrs {
@@ -320,7 +323,7 @@ fn open(
     let live = LiveSettings::new(&config, pinned);
     let client = Client::new(ClientOptions::default());
     let routes = Routes::new(&config.namesrv, client.clone());
-    let registration = Registration::new(&config.namesrv, client);
+    let registration = Registration::new(&config.namesrv, client.clone());
     let long_polls = usize::try_from(config.limits.long_polls).unwrap_or(usize::MAX);
     let pop = Pop::recover(
         &store,
@@ -348,6 +351,7 @@ fn open(
         modes: RequestModes::default(),
         stats: Stats::new(clock.monotonic()),
         kinds: Kinds::new(&config.members),
+        peers: Peers::new(client, file("peers.json")),
         metrics: Metrics::default(),
         store_host: advertised,
         started_ms: now_ms,
@@ -390,6 +394,7 @@ fn load(broker: &Broker) -> Result<(), BrokerError> {
     broker.groups_file.load(|json| broker.groups.load(json))?;
     broker.modes_file.load(|json| broker.modes.load(json))?;
     broker.offsets_file.load(|json| broker.offsets.load(json))?;
+    broker.peers.recall();
     broker.delay.recover(&broker.store)?;
     let mut added = topics != Loaded::Whole && restore_topics(broker);
     for topic in system_topics(
@@ -415,7 +420,10 @@ fn restore_topics(broker: &Broker) -> bool {
     }
     let mut added = false;
     for (topic, count) in queues {
-        if broker.topics.contains(&topic) || crate::names::is_system_topic(&topic) {
+        if broker.topics.contains(&topic)
+            || broker.topics.deleted_in(&topic) > 0
+            || crate::names::is_system_topic(&topic)
+        {
             continue;
         }
         tracing::error!(
@@ -453,6 +461,7 @@ fn start_workers(broker: &Arc<Broker>) -> Result<Workers, Error> {
     broker.spawn(longpoll::run_deadlines(broker.clone()));
     broker.spawn(keep_offsets(broker.clone()));
     broker.spawn(retention::run(broker.clone()));
+    broker.spawn(peer_config::run(broker.clone()));
     let owner = broker.clone();
     let thread = |error: std::io::Error| Error::Table(error.to_string());
     let delivery = std::thread::Builder::new()

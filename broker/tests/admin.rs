@@ -523,7 +523,7 @@ async fn groups_and_subscriptions_have_versions_for_the_gateway() {
             made.subscriptions.len(),
             made.subscriptions[0].version
         ),
-        (2, 1, 1)
+        (2, 1, 2)
     );
     assert_eq!(made.subscriptions[0].expression, "a||b");
     assert_eq!(fix.call(subscribe("nowhere", "{}")).await.code, 17);

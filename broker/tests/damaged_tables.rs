@@ -83,3 +83,24 @@ async fn a_table_that_is_nowhere_whole_is_damage_that_a_person_must_look_at() {
     let refused = restart_with(GARBAGE, fixture, &["topics.json", "topics.json.bak"]).await;
     assert_eq!(refused.err(), Some(4));
 }
+
+#[tokio::test]
+async fn the_last_change_of_a_group_outlives_damage_to_either_file() {
+    for name in ["subscriptionGroup.json", "subscriptionGroup.json.bak"] {
+        for content in [GARBAGE, b""] {
+            let fixture = Fixture::start().await;
+            let mut put = Command::request(RequestCode::PutGroup);
+            put.ext.put("group", "g");
+            for attempts in [5, 6] {
+                let body = format!("{{\"maxAttempts\":{attempts}}}");
+                fixture.ok(put.clone().with_body(body)).await;
+            }
+            let fixture = restart_with(content, fixture, &[name]).await.unwrap();
+            let mut get = Command::request(RequestCode::GetGroup);
+            get.ext.put("group", "g");
+            let answer = fixture.ok(get).await;
+            let text = String::from_utf8(answer.body.to_bytes().to_vec()).unwrap();
+            assert!(text.contains("\"maxAttempts\":6"), "{name}: {text}");
+        }
+    }
+}

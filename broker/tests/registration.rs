@@ -24,7 +24,10 @@ struct Listener(mpsc::Sender<Command>);
 
 impl Service for Listener {
     fn call(&self, cmd: Command, to: Responder) {
-        self.0.try_send(cmd).ok();
+        // Who else is there is asked at other times than registrations come.
+        if cmd.request_code() != RequestCode::GetBrokerClusterInfo {
+            self.0.try_send(cmd).ok();
+        }
         to.send(Command::response(ResponseCode::Success));
     }
 }

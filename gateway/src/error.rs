@@ -200,6 +200,13 @@ impl ApiError {
         }))
     }
 
+    /// A broker refused since its version of the group is older than the one this gateway knows.
+    #[must_use]
+    pub fn is_stale_config(&self) -> bool {
+        let stale = |(name, value): &(&str, Value)| *name == "reason" && value == "stale_config";
+        self.0.code == Code::BrokerUnavailable && self.0.extra.iter().any(stale)
+    }
+
     /// A wrong field: `pointer` is a JSON pointer, `?name` or `header:Name`.
     #[must_use]
     pub fn field(code: Code, pointer: impl Into<String>, detail: impl Into<String>) -> Self {

@@ -96,6 +96,13 @@ impl AppState {
                     .to_lowercase()
             )
         };
+        context.metrics.register("gateway", |registry| {
+            registry.register(
+                "stale_config",
+                "Pops refused by brokers with an older version of the group",
+                upstream.stale_config().refusals.clone(),
+            );
+        });
         let gateway_id = config.name.clone().unwrap_or_else(made_up);
         let parts = Parts {
             gateway_header: HeaderValue::from_str(&gateway_id)

@@ -6,14 +6,14 @@ use remoting::Connection;
 use wire::Command;
 use wire::body::gantry::{Backoff, GroupDetail, GroupSpec, SubscriptionSpec};
 
-use super::gantry_topic::{check_expectation, next_version};
+use super::gantry_topic::{absent, check_expectation, next_version};
 use super::{json_answer, json_body};
 use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::filter::{Filter, FilterError};
 use crate::group::{ATTRIBUTE_SPEC, ATTRIBUTE_SUBSCRIPTIONS, GroupConfig, SUBSCRIPTIONS_MAX};
 use crate::names;
-use crate::topic::ATTRIBUTE_VERSION;
+use crate::table::{ATTRIBUTE_VERSION, Entry};
 
 /// Longest lease, in ms.
 const INVISIBLE_MAX_MS: u64 = 12 * 3_600_000;
@@ -50,6 +50,7 @@ fn detail(config: &GroupConfig) -> GroupDetail {
     GroupDetail {
         group: config.group_name.clone(),
         version: config.version(),
+        hash: format!("{:016x}", config.content_hash()),
         spec: spec_of(config),
         subscriptions: subscriptions_of(config),
     }
@@ -181,14 +182,22 @@ fn check_position(text: &str) -> Result<(), BrokerError> {
     ))
 }
 
-/// Code 900004. Never creates.
+/// Code 900004. Never creates. `peers` names the other masters of the cluster, silent ones included.
 pub(crate) fn get(
     broker: &Arc<Broker>,
     cmd: &Command,
     _conn: &Arc<Connection>,
 ) -> Result<Command, BrokerError> {
     let group: String = cmd.ext.required("group")?;
-    Ok(json_answer(&detail(find(broker, &group)?.as_ref())))
+    let mut answer = match broker.groups.get(&group) {
+        Some(config) => json_answer(&detail(&config)),
+        None => absent(
+            &BrokerError::NoGroup(names::shorten(&group)),
+            broker.groups.deleted_in(&group),
+        ),
+    };
+    answer.ext.put("peers", broker.peers.names().join(","));
+    Ok(answer)
 }
 
 fn find(broker: &Broker, group: &str) -> Result<Arc<GroupConfig>, BrokerError> {
@@ -211,10 +220,11 @@ pub(crate) fn put_subscription(
     wanted.topic.clone_from(&topic);
     check_subscription(&wanted)?;
     let known = find(broker, &group)?;
-    let config = broker
-        .topics
-        .get(&topic)
-        .ok_or_else(|| BrokerError::NoTopic(names::shorten(&topic)))?;
+    let config = broker.topics.get(&topic);
+    // The gateway has seen the topic: its queues may all be on other brokers.
+    if config.is_none() && !cmd.ext.bool("topicKnown") {
+        return Err(BrokerError::NoTopic(names::shorten(&topic)));
+    }
     if names::is_system_topic(&topic) {
         return Err(BrokerError::Forbidden(format!(
             "the topic [{}] belongs to the system",
@@ -225,7 +235,8 @@ pub(crate) fn put_subscription(
         .iter()
         .any(|subscription| subscription.topic == topic);
     check_expectation(cmd, "group", &group, Some(known.version()))?;
-    if is_new {
+    wanted.made_at_ms = i64::try_from(broker.now_ms()).ok();
+    if let (true, Some(config)) = (is_new, config) {
         let position = wanted
             .initial_position
             .clone()
@@ -235,6 +246,7 @@ pub(crate) fn put_subscription(
     let config = change(broker, &group, |known| {
         let known = known.ok_or_else(|| BrokerError::NoGroup(names::shorten(&group)))?;
         check_expectation(cmd, "group", &group, Some(known.version()))?;
+        let version = next_version(cmd, Some(known.version()))?;
         let mut subscriptions = subscriptions_of(known);
         let mut config = known.clone();
         let full = subscriptions.len() >= SUBSCRIPTIONS_MAX;
@@ -244,31 +256,32 @@ pub(crate) fn put_subscription(
         {
             Some(present) => {
                 wanted.version = present.version;
+                wanted.made_at_ms = present.made_at_ms;
                 if *present == wanted {
                     return Ok(config);
                 }
-                wanted.version = present.version + 1;
+                wanted.version = version;
                 *present = wanted;
             }
             None if full => return Err(BrokerError::Full("subscription")),
             None => {
-                wanted.version = 1;
+                wanted.version = version;
                 subscriptions.push(wanted);
             }
         }
         subscriptions.sort_by(|a, b| a.topic.cmp(&b.topic));
-        store_subscriptions(cmd, &mut config, known, &subscriptions)?;
+        store_subscriptions(&mut config, known, &subscriptions, version);
         Ok(config)
     })?;
     Ok(json_answer(&detail(&config)))
 }
 
 fn store_subscriptions(
-    cmd: &Command,
     config: &mut GroupConfig,
     known: &GroupConfig,
     subscriptions: &[SubscriptionSpec],
-) -> Result<(), BrokerError> {
+    version: u64,
+) {
     // From here on the settings stand by themselves, whatever native tools change.
     config
         .attributes
@@ -277,11 +290,7 @@ fn store_subscriptions(
     config
         .attributes
         .insert(ATTRIBUTE_SUBSCRIPTIONS.to_owned(), to_text(&subscriptions));
-    config.attributes.insert(
-        ATTRIBUTE_VERSION.to_owned(),
-        next_version(cmd, Some(known.version()))?.to_string(),
-    );
-    Ok(())
+    config.set_version(version);
 }
 
 fn check_subscription(wanted: &SubscriptionSpec) -> Result<(), BrokerError> {
@@ -327,7 +336,8 @@ pub(crate) fn delete_subscription(
         }
         removed = true;
         let mut config = known.clone();
-        store_subscriptions(cmd, &mut config, known, &subscriptions)?;
+        let version = next_version(cmd, Some(known.version()))?;
+        store_subscriptions(&mut config, known, &subscriptions, version);
         Ok(config)
     })?;
     if removed {

@@ -1,10 +1,12 @@
 //! Codes 900001 and 900002: topics with versions, as the gateway sees them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use remoting::Connection;
 use wire::Command;
 use wire::body::gantry::{QueueDetail, TopicDetail, TopicSpec};
+use wire::body::queue_map;
 
 use super::offset::store_time;
 use super::topic::{check_change, check_shape};
@@ -12,12 +14,15 @@ use super::{json_answer, json_body};
 use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::names;
-use crate::topic::{ATTRIBUTE_EPOCH, ATTRIBUTE_VERSION, TopicConfig};
+use crate::table::{ATTRIBUTE_VERSION, Entry};
+use crate::topic::{ATTRIBUTE_EPOCH, TopicConfig};
 
 /// Most attributes of a topic, and the longest name and value in bytes.
 const ATTRIBUTES_MAX: usize = 64;
 const ATTRIBUTE_NAME_MAX: usize = 128;
 const ATTRIBUTE_VALUE_MAX: usize = 4_096;
+/// Longest queue map in bytes.
+const QUEUE_MAP_MAX: usize = 65_536;
 /// Attributes that keep the value they were created with.
 const IMMUTABLE: [&str; 2] = ["message.type", "gantry.type"];
 
@@ -48,10 +53,20 @@ pub(crate) fn check_expectation(
     }
 }
 
-/// The version a change gets: the caller's if it is newer than what is there, else the next.
+/// The version a change gets: the caller's, which must be newer than what is there, else the next.
+///
+/// # Errors
+/// The caller's version is not newer.
 pub(crate) fn next_version(cmd: &Command, found: Option<u64>) -> Result<u64, BrokerError> {
-    let wanted = cmd.ext.optional::<u64>("version")?.unwrap_or(0);
-    Ok(wanted.max(found.unwrap_or(0) + 1))
+    let found = found.unwrap_or(0);
+    match cmd.ext.optional::<u64>("version")? {
+        None => Ok(found + 1),
+        Some(wanted) if wanted > found => Ok(wanted),
+        Some(wanted) => Err(BrokerError::VersionMismatch {
+            expected: format!("below {wanted}"),
+            found,
+        }),
+    }
 }
 
 /// Code 900001.
@@ -64,7 +79,7 @@ pub(crate) fn put(
     let spec: TopicSpec = json_body(cmd)?;
     check_change(&topic)?;
     check_shape(spec.read_queues, spec.write_queues, spec.perm)?;
-    check_attributes(&spec)?;
+    check_attributes(&spec.attributes)?;
     let mut refused = None;
     let change = broker.topics.modify(&topic, broker.now_ms(), |known| {
         let built = build(cmd, &topic, &spec, known);
@@ -105,6 +120,10 @@ fn build(
     let mut config = TopicConfig {
         write_queue_nums: spec.write_queues,
         attributes: spec.attributes.clone(),
+        topic_filter_type: known.map_or_else(
+            || TopicConfig::default().topic_filter_type,
+            |known| known.topic_filter_type.clone(),
+        ),
         order: known.is_some_and(|known| known.order),
         topic_sys_flag: known.map_or(0, |known| known.topic_sys_flag),
         ..TopicConfig::new(topic, spec.read_queues, spec.perm)
@@ -138,16 +157,21 @@ fn build(
     Ok(config)
 }
 
-fn check_attributes(spec: &TopicSpec) -> Result<(), BrokerError> {
-    if spec.attributes.len() > ATTRIBUTES_MAX {
+pub(crate) fn check_attributes(attributes: &BTreeMap<String, String>) -> Result<(), BrokerError> {
+    if attributes.len() > ATTRIBUTES_MAX {
         return Err(BrokerError::Invalid(format!(
             "attributes: at most {ATTRIBUTES_MAX}"
         )));
     }
-    for (name, value) in &spec.attributes {
-        if name.is_empty() || name.len() > ATTRIBUTE_NAME_MAX || value.len() > ATTRIBUTE_VALUE_MAX {
+    for (name, value) in attributes {
+        let value_max = if name == queue_map::ATTRIBUTE {
+            QUEUE_MAP_MAX
+        } else {
+            ATTRIBUTE_VALUE_MAX
+        };
+        if name.is_empty() || name.len() > ATTRIBUTE_NAME_MAX || value.len() > value_max {
             return Err(BrokerError::Invalid(format!(
-                "attribute {}: names have 1 to {ATTRIBUTE_NAME_MAX} bytes, values at most {ATTRIBUTE_VALUE_MAX}",
+                "attribute {}: names have 1 to {ATTRIBUTE_NAME_MAX} bytes, values at most {value_max}",
                 names::shorten(name)
             )));
         }
@@ -162,11 +186,22 @@ pub(crate) fn get(
     _conn: &Arc<Connection>,
 ) -> Result<Command, BrokerError> {
     let topic: String = cmd.ext.required("topic")?;
-    let config = broker
-        .topics
-        .get(&topic)
-        .ok_or_else(|| BrokerError::NoTopic(names::shorten(&topic)))?;
-    Ok(json_answer(&detail(broker, &config)))
+    match broker.topics.get(&topic) {
+        Some(config) => Ok(json_answer(&detail(broker, &config))),
+        None => Ok(absent(
+            &BrokerError::NoTopic(names::shorten(&topic)),
+            broker.topics.deleted_in(&topic),
+        )),
+    }
+}
+
+/// The refusal of something that is not there, with the version in which it was deleted.
+pub(crate) fn absent(error: &BrokerError, deleted_in: u64) -> Command {
+    let mut response = error.to_response();
+    if deleted_in > 0 {
+        response.ext.put("version", deleted_in);
+    }
+    response
 }
 
 fn detail(broker: &Broker, config: &TopicConfig) -> TopicDetail {
@@ -196,6 +231,7 @@ fn detail(broker: &Broker, config: &TopicConfig) -> TopicDetail {
         topic: config.topic_name.clone(),
         version: config.version(),
         epoch: config.epoch(),
+        hash: format!("{:016x}", config.content_hash()),
         spec: TopicSpec {
             read_queues: config.read_queue_nums,
             write_queues: config.write_queue_nums,

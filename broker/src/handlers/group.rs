@@ -10,7 +10,7 @@ use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::group::{ATTRIBUTE_SPEC, ATTRIBUTE_SUBSCRIPTIONS, GroupConfig};
 use crate::names;
-use crate::topic::ATTRIBUTE_VERSION;
+use crate::table::ATTRIBUTE_VERSION;
 
 /// Code 200. Gantry's own attributes of an existing group are kept; its version moves on.
 pub(crate) fn update(
@@ -62,12 +62,6 @@ pub(crate) fn apply(broker: &Broker, mut config: GroupConfig) -> Result<bool, Br
                         None => config.attributes.remove(name),
                     };
                 }
-                if *known != config {
-                    config.attributes.insert(
-                        ATTRIBUTE_VERSION.to_owned(),
-                        (known.version() + 1).to_string(),
-                    );
-                }
             }
             Some(config)
         })
@@ -93,20 +87,34 @@ pub(crate) fn delete(
             names::shorten(&group)
         )));
     }
-    if broker.groups.remove(&group, broker.now_ms()) {
+    remove(broker, &group, 0, clean)?;
+    Ok(success())
+}
+
+/// Removes a group with its leases, and with its offsets where `clean` says so. The deletion has at least this version.
+///
+/// # Errors
+/// A table cannot be written.
+pub(crate) fn remove(
+    broker: &Arc<Broker>,
+    group: &str,
+    version: u64,
+    clean: bool,
+) -> Result<(), BrokerError> {
+    if broker.groups.remove(group, broker.now_ms(), version) {
         broker.save_groups()?;
-        tracing::info!(group = %names::shorten(&group), "group deleted");
+        tracing::info!(group = %names::shorten(group), "group deleted");
     }
-    if broker.modes.remove_group(&group) {
+    if broker.modes.remove_group(group) {
         broker.save_modes()?;
     }
-    broker.group_removed(&group)?;
-    broker.stats.forget_group(&group);
+    broker.group_removed(group)?;
+    broker.stats.forget_group(group);
     if clean {
-        broker.offsets.remove_group(&group);
+        broker.offsets.remove_group(group);
         broker.save_offsets()?;
     }
-    Ok(success())
+    Ok(())
 }
 
 /// Code 201. Always the whole table: pages are for tables larger than a frame.
@@ -115,7 +123,7 @@ pub(crate) fn all(
     _cmd: &Command,
     _conn: &Arc<Connection>,
 ) -> Result<Command, BrokerError> {
-    let mut response = success().with_body(broker.groups.to_json(false));
+    let mut response = success().with_body(broker.groups.to_answer());
     response.ext.put(
         "totalGroupNum",
         u64::try_from(broker.groups.len()).unwrap_or(u64::MAX),

@@ -4,6 +4,7 @@ pub(crate) mod assignment;
 pub(crate) mod broker_config;
 pub(crate) mod broker_stats;
 pub(crate) mod cleanup;
+pub(crate) mod config_level;
 pub(crate) mod consume_stats;
 pub(crate) mod consumer_call;
 pub(crate) mod consumer_info;

@@ -14,7 +14,8 @@ use super::{json_answer, success};
 use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::names;
-use crate::topic::{ATTRIBUTE_VERSION, QUEUES_MAX, TopicConfig};
+use crate::table::Entry;
+use crate::topic::{QUEUES_MAX, TopicConfig};
 use crate::version::DataVersion;
 
 /// Values of the attribute `message.type`.
@@ -123,12 +124,9 @@ pub(crate) fn apply(broker: &Broker, wanted: Wanted) -> Result<bool, BrokerError
                     None => config.attributes.remove(&name),
                 };
             }
-            let changed = known.is_some_and(|known| *known != config);
-            raise_version(
-                &mut config.attributes,
-                changed,
-                known.map(TopicConfig::version),
-            );
+            if let Some(known) = known {
+                keep_map(&mut config, known, &broker.config.name);
+            }
             Some(config)
         })
         .ok_or(BrokerError::Full("topic"))?;
@@ -145,10 +143,15 @@ pub(crate) fn apply(broker: &Broker, wanted: Wanted) -> Result<bool, BrokerError
     Ok(change.changed)
 }
 
-/// A change by native tools moves Gantry's version on too, if there is one.
-fn raise_version(attributes: &mut BTreeMap<String, String>, changed: bool, version: Option<u64>) {
-    if let (true, Some(version)) = (changed, version) {
-        attributes.insert(ATTRIBUTE_VERSION.to_owned(), (version + 1).to_string());
+/// A native tool's change of the number of queues goes into the queue map, if there is one.
+fn keep_map(config: &mut TopicConfig, known: &TopicConfig, own: &str) {
+    let Some(mut map) = known.queue_map() else {
+        return;
+    };
+    if map.counts.get(own) != Some(&config.write_queue_nums) {
+        map.version = known.version() + 1;
+        map.counts.insert(own.to_owned(), config.write_queue_nums);
+        map.put(&mut config.attributes);
     }
 }
 
@@ -244,24 +247,37 @@ pub(crate) fn delete(
 ) -> Result<Command, BrokerError> {
     let topic: String = cmd.ext.required("topic")?;
     check_change(&topic)?;
-    remove(broker, &topic)?;
+    remove_with_retries(broker, &topic, 0)?;
+    Ok(success())
+}
+
+/// Removes a topic and the topics through which its failed messages go. The deletion has at least this version.
+///
+/// # Errors
+/// A table cannot be written.
+pub(crate) fn remove_with_retries(
+    broker: &Arc<Broker>,
+    topic: &str,
+    version: u64,
+) -> Result<(), BrokerError> {
+    remove(broker, topic, version)?;
     let suffix = format!("+{topic}");
     let (_, all) = broker.topics.all();
     for config in all {
         let name = &config.topic_name;
         if names::is_retry(name) && name.ends_with(&suffix) {
-            remove(broker, name)?;
+            remove(broker, name, 0)?;
         }
     }
-    Ok(success())
+    Ok(())
 }
 
-/// Removes one topic with everything about it.
+/// Removes one topic with everything about it. The deletion has at least this version.
 ///
 /// # Errors
 /// A table cannot be written.
-pub(crate) fn remove(broker: &Arc<Broker>, topic: &str) -> Result<(), BrokerError> {
-    if broker.topics.remove(topic, broker.now_ms()) {
+pub(crate) fn remove(broker: &Arc<Broker>, topic: &str, version: u64) -> Result<(), BrokerError> {
+    if broker.topics.remove(topic, broker.now_ms(), version) {
         broker.save_topics()?;
         tracing::info!(topic = %names::shorten(topic), "topic deleted");
     }

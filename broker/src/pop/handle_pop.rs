@@ -13,6 +13,7 @@ use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::filter::{Filter, FilterError};
 use crate::names as core_names;
+use crate::table::Entry;
 
 use super::answer;
 use super::policy::LEASE_MAX_MS;
@@ -123,7 +124,8 @@ fn parse_pop(
     let deadline_ms = wait_ms(broker, request.born_time_ms, request.poll_ms, gantry);
     check_topic(broker, &request.topic, request.queue_id)?;
     check_allowed(broker, &request.consumer_group, &request.topic)?;
-    let rules = check_group(broker, &request.consumer_group)?;
+    let known = request.group_version.filter(|_| gantry);
+    let rules = check_group(broker, &request.consumer_group, known)?;
     let filter = if gantry {
         stored_filter(&rules, &request.consumer_group, &request.topic)?
     } else {
@@ -200,7 +202,8 @@ fn parse_notification(
         return Ok(None);
     }
     check_topic(broker, &request.topic, request.queue_id)?;
-    let rules = check_group(broker, &request.consumer_group)?;
+    let known = request.group_version.filter(|_| gantry);
+    let rules = check_group(broker, &request.consumer_group, known)?;
     let filter = if gantry {
         stored_filter(&rules, &request.consumer_group, &request.topic)?
     } else {
@@ -270,11 +273,24 @@ pub(super) fn check_topic(broker: &Broker, topic: &str, queue_id: i32) -> Result
     Ok(())
 }
 
-pub(super) fn check_group(broker: &Broker, group: &str) -> Result<Arc<Rules>, BrokerError> {
-    let config = broker
-        .groups
-        .get(group)
-        .ok_or_else(|| BrokerError::NoGroup(core_names::shorten(group)))?;
+/// `known` is the version of the group that the gateway knows: a broker with an older one delivers nothing under it.
+pub(super) fn check_group(
+    broker: &Broker,
+    group: &str,
+    known: Option<u64>,
+) -> Result<Arc<Rules>, BrokerError> {
+    let config = broker.groups.get(group);
+    let found = config.as_ref().map_or(0, |config| config.version());
+    let deleted = broker.groups.deleted_in(group);
+    if let Some(wanted) = known.filter(|wanted| *wanted > found.max(deleted)) {
+        broker.peers.look();
+        return Err(BrokerError::StaleConfig {
+            group: core_names::shorten(group),
+            wanted,
+            found,
+        });
+    }
+    let config = config.ok_or_else(|| BrokerError::NoGroup(core_names::shorten(group)))?;
     if !config.consume_enable {
         return Err(BrokerError::Forbidden(format!(
             "subscription group no permission, {group}"

@@ -57,7 +57,7 @@ fn look(broker: &Broker, cmd: &Command) -> Result<Command, BrokerError> {
         )));
     }
     check_topic(broker, &request.topic, request.queue_id)?;
-    let rules = check_group(broker, &request.consumer_group)?;
+    let rules = check_group(broker, &request.consumer_group, None)?;
     let filter = if gantry {
         stored_filter(&rules, &request.consumer_group, &request.topic)?
     } else {

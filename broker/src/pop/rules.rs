@@ -8,6 +8,7 @@ use wire::body::gantry::{Backoff as WireBackoff, GroupSpec, SubscriptionSpec};
 
 use crate::filter::Filter;
 use crate::group::{ATTRIBUTE_SPEC, ATTRIBUTE_SUBSCRIPTIONS, GroupConfig};
+use crate::table::Entry;
 
 use super::policy::{Backoff, Policy};
 

@@ -36,6 +36,27 @@ pub fn read_backup(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, Stor
     Ok(read_whole(disk, &with_suffix(path, ".bak"))?.filter(|content| !content.is_empty()))
 }
 
+/// The content of `path` itself, `None` when it is missing or empty.
+///
+/// # Errors
+/// [`StoreError::Io`] when it is there and cannot be read.
+pub fn read_own(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
+    Ok(read_whole(disk, path)?.filter(|content| !content.is_empty()))
+}
+
+/// Replaces the `.bak` of `path` durably, after [`write`] has written the same: then damage to one of the two loses
+/// nothing. Two writers of one path must not run at once.
+///
+/// # Errors
+/// [`StoreError::Full`], [`StoreError::Io`]; `path` is then still whole.
+pub fn write_backup(disk: &dyn Disk, path: &Path, content: &[u8]) -> Result<(), StoreError> {
+    let (new, backup) = (with_suffix(path, ".new"), with_suffix(path, ".bak"));
+    write_new(disk, &new, content)?;
+    disk.rename(&new, &backup)
+        .map_err(|e| StoreError::io("rename", &new, e))?;
+    sync_dir(disk, path.parent().unwrap_or(Path::new(".")))
+}
+
 /// Replaces the content of `path` durably. Two writers of one path must not run at once.
 ///
 /// # Errors

@@ -49,7 +49,6 @@ mod mapped_file_queue;
 mod open;
 mod options;
 mod query;
-mod queue_ends;
 mod record;
 mod removed;
 mod retention;

@@ -457,7 +457,6 @@ impl Store {
             }
             return Err(error);
         }
-        crate::queue_ends::forget(&*shared.disk, &shared.layout, topic)?;
         for queue in &queues {
             shared.queues.remove_files(queue)?;
         }

@@ -236,7 +236,10 @@ pub(crate) async fn delete(
         }
     }
     Ok(deleted(
-        &state.upstream.delete_group(group, deadline).await?,
+        &state
+            .upstream
+            .delete_group(group, condition, deadline)
+            .await?,
     ))
 }
 

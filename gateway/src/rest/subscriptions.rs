@@ -56,21 +56,15 @@ pub(crate) async fn put(State(state): State<AppState>, call: Call) -> Result<Res
         spec(call.plain_json()?, topic)?
     };
     let deadline = call.deadline(Duration::ZERO);
-    let before = state
+    state
         .upstream
         .ensure_for_subscription(group, topic, deadline)
         .await?;
-    let existing = before.subscriptions.iter().find(|s| s.topic == topic);
-    condition.check(
-        existing.map(|s| s.version),
-        Code::VersionMismatch,
-        &format!("the subscription of '{topic}'"),
-    )?;
-    let (detail, pending) = state
+    let (detail, new, pending) = state
         .upstream
         .put_subscription(group, condition, &wanted, false, deadline)
         .await?;
-    let status = if existing.is_none() {
+    let status = if new {
         StatusCode::CREATED
     } else {
         StatusCode::OK
@@ -88,16 +82,9 @@ pub(crate) async fn delete(
     call.no_query()?;
     let condition = conditions(&call)?;
     let deadline = call.deadline(Duration::ZERO);
-    let (detail, _) = state.upstream.get_group(group, deadline).await?;
-    let existing = find(&detail, topic)?;
-    condition.check(
-        Some(existing.version),
-        Code::VersionMismatch,
-        &format!("the subscription of '{topic}'"),
-    )?;
-    let (_, pending) = state
+    let pending = state
         .upstream
-        .delete_subscription(group, topic, deadline)
+        .delete_subscription(group, topic, condition, deadline)
         .await?;
     Ok(deleted(&pending))
 }

@@ -2,7 +2,7 @@
 
 use crate::error::{ApiError, Code};
 use crate::json::{Kind, Map, Object, Raw};
-use crate::upstream::BrokerTopic;
+use crate::upstream::{BrokerTopic, queues_in_all};
 use std::collections::BTreeMap;
 
 const QUEUES: std::ops::RangeInclusive<i64> = 1..=1_024;
@@ -92,7 +92,7 @@ impl Wish {
         merge: bool,
     ) -> Result<(i32, BTreeMap<String, String>), ApiError> {
         let first = current.first().map(|t| &t.detail.spec);
-        let had: i32 = current.iter().map(|t| t.detail.spec.write_queues).sum();
+        let had = queues_in_all(current);
         let old = first.map(|s| s.attributes.clone()).unwrap_or_default();
         let mut attributes: BTreeMap<String, String> = old
             .iter()

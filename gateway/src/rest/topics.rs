@@ -8,7 +8,7 @@ use crate::page::limit;
 use crate::params::is_system_topic;
 use crate::render::Members;
 use crate::state::AppState;
-use crate::upstream::{BrokerTopic, etag};
+use crate::upstream::{BrokerTopic, etag, queues_in_all};
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -196,7 +196,10 @@ pub(crate) async fn delete(
         drained(&state, topic, deadline).await?;
     }
     Ok(deleted(
-        &state.upstream.delete_topic(topic, deadline).await?,
+        &state
+            .upstream
+            .delete_topic(topic, condition, deadline)
+            .await?,
     ))
 }
 
@@ -239,13 +242,7 @@ fn document(
     let mut object = Members::open(&mut out);
     object.text("name", topic);
     object.text("type", type_of(attributes));
-    object.number(
-        "queues",
-        brokers
-            .iter()
-            .map(|t| i64::from(t.detail.spec.write_queues))
-            .sum(),
-    );
+    object.number("queues", i64::from(queues_in_all(brokers)));
     object.raw("retention", b"{\"time\":null,\"bytes\":null}");
     object.raw("durability", b"null");
     object.text("dedupWindow", "0s");

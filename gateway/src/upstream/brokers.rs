@@ -12,6 +12,8 @@ use wire::json::{Value, parse};
 use wire::{Command, RequestCode, ResponseCode};
 
 const FRESH: Duration = Duration::from_secs(10);
+/// How long a master that is not listed any more is expected back.
+const REMEMBERED: Duration = Duration::from_secs(86_400);
 
 /// Masters by name, in order.
 #[derive(Debug, Default)]
@@ -25,6 +27,8 @@ pub(super) struct Masters {
 pub(super) struct BrokerCache {
     current: ArcSwapOption<(Monotonic, Arc<Masters>)>,
     fetching: tokio::sync::Mutex<()>,
+    /// When each master was last listed.
+    seen: parking_lot::Mutex<BTreeMap<String, Monotonic>>,
 }
 
 impl Upstream {
@@ -76,6 +80,10 @@ impl Upstream {
         }
         let masters = Arc::new(read(&response));
         let now = self.0.options.clock.monotonic();
+        let mut seen = self.0.brokers.seen.lock();
+        seen.extend(masters.by_name.keys().map(|name| (name.clone(), now)));
+        seen.retain(|_, at| now.since(*at) < REMEMBERED);
+        drop(seen);
         self.0
             .brokers
             .current
@@ -94,6 +102,13 @@ impl Upstream {
         let masters = self.masters(deadline).await?;
         let pairs = masters.by_name.iter();
         Ok(pairs.map(|(n, a)| (n.clone(), a.clone())).collect())
+    }
+
+    /// Names of the masters that are registered, and of those that were within 24 h: they may come back, and have to
+    /// hear of what is written meanwhile.
+    pub(super) fn masters_of_late(&self, now: &Masters) -> BTreeSet<String> {
+        let seen = self.0.brokers.seen.lock();
+        seen.keys().chain(now.by_name.keys()).cloned().collect()
     }
 
     /// The address of a broker's master.

@@ -302,6 +302,8 @@ pub struct SettleOutcome {
     pub visible_at_ms: Option<i64>,
 }
 
+/// Why a broker is left out: its version of the group is older than the one this gateway knows.
+const STALE_CONFIG: &str = "stale_config";
 /// Largest answer of one pop.
 const POP_MAX: u32 = 256;
 
@@ -318,8 +320,7 @@ impl Upstream {
             .await?;
         let mut all = Popped::default();
         all.giver = Some(self.giver(request));
-        let mut asked = 0_usize;
-        let mut found = false;
+        let (mut served, mut found) = (false, false);
         let mut last = None;
         for topic in self.topics_of(&group, request.topic.as_deref()) {
             let Some(route) = self.route(&topic, request.deadline).await? else {
@@ -348,12 +349,12 @@ impl Upstream {
                 }
                 let broker =
                     Arc::clone(&route.readable[(start.wrapping_add(i)) % route.readable.len()]);
-                asked += 1;
                 match self
                     .pop_broker(request, &topic, &broker, left, bytes_left, &group)
                     .await
                 {
                     Ok(mut part) => {
+                        served = true;
                         all.more |= part.more;
                         all.paused |= part.paused;
                         all.member_full |= part.member_full;
@@ -362,13 +363,17 @@ impl Upstream {
                     }
                     Err(error) => {
                         let reason = match error.code() {
+                            _ if error.is_stale_config() => {
+                                self.0.stale.inc(&broker.name);
+                                STALE_CONFIG
+                            }
                             Code::BrokerUnavailable | Code::BrokerTimeout | Code::BrokerBusy => {
                                 "unreachable"
                             }
                             Code::GroupNotFound | Code::SubscriptionNotFound
                                 if route.readable.len() > 1 =>
                             {
-                                "stale_config"
+                                STALE_CONFIG
                             }
                             Code::GroupModeConflict => {
                                 for other in route.readable.iter().filter(|b| b.name != broker.name)
@@ -395,7 +400,7 @@ impl Upstream {
             return Err(ApiError::new(Code::TopicNotFound, detail));
         }
         match last {
-            Some(error) if all.partial.len() == asked => Err(error),
+            Some(error) if !served => Err(from_none(error, &all.partial)),
             _ => Ok(all),
         }
     }
@@ -446,6 +451,7 @@ impl Upstream {
         ext.put("bornTime", self.now_ms());
         ext.put("initMode", "0");
         ext.put("gantry", "1");
+        ext.put("groupVersion", group.version);
         ext.put("member", &request.member);
         ext.put("maxBytes", max_bytes.max(1));
         if request.member_limit > 0 {
@@ -480,6 +486,7 @@ impl Upstream {
         popped.more = response.ext.bool("more");
         popped.member_full = response.ext.bool("memberFull");
         popped.gap = gaps(response, broker, topic);
+        self.learn_version(response, group);
         match response.response_code() {
             ResponseCode::Success => {}
             ResponseCode::PollingTimeout
@@ -491,15 +498,6 @@ impl Upstream {
                 let about = mapping::About::Receive(&giver.group, topic);
                 return Err(self.forget_if_unknown(mapping::answer(response, about), &giver.group));
             }
-        }
-        if response
-            .ext
-            .optional::<u64>("groupVersion")
-            .ok()
-            .flatten()
-            .is_some_and(|v| v > group.version)
-        {
-            self.0.groups.outdated(&giver.group);
         }
         let context = decode::Context {
             broker,
@@ -522,6 +520,19 @@ impl Upstream {
         popped.giver = Some(giver);
         Ok(popped)
     }
+}
+
+/// The refusal when every broker failed: told apart from an empty queue, and to be tried again.
+fn from_none(error: ApiError, partial: &[(String, &'static str)]) -> ApiError {
+    if error.code() == Code::BrokerBusy {
+        return error;
+    }
+    let brokers: Vec<String> = partial
+        .iter()
+        .map(|(broker, reason)| format!("{broker} ({reason})"))
+        .collect();
+    let detail = format!("no broker could be taken from: {}", brokers.join(", "));
+    ApiError::new(Code::BrokerUnavailable, detail)
 }
 
 /// Losses that a pop answer reports. What cannot be read is none: the messages count for more.

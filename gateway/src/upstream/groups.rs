@@ -1,5 +1,6 @@
 //! Groups as the brokers have them: cached for 10 s, and until an answer names a newer version.
 
+use super::admin::{Versioned, View};
 use super::{Upstream, mapping};
 use crate::error::{ApiError, Code};
 use clock::Monotonic;
@@ -14,31 +15,67 @@ use wire::{Command, RequestCode, ResponseCode};
 const FRESH: Duration = Duration::from_secs(10);
 const GROUPS_MAX: usize = 20_000;
 
+impl Versioned for GroupDetail {
+    fn age(&self) -> (u64, &str) {
+        (self.version, &self.hash)
+    }
+}
+
+/// A group as it was last read.
+#[derive(Debug)]
+struct Known {
+    /// When; `None` = to be read again.
+    at: Option<Monotonic>,
+    detail: Arc<GroupDetail>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct GroupCache {
-    groups: RwLock<HashMap<String, (Monotonic, Arc<GroupDetail>)>>,
+    groups: RwLock<HashMap<String, Known>>,
 }
 
 impl GroupCache {
-    /// A broker has a newer version, or the group is gone.
+    /// A broker has a newer version, or something else does not fit: it is read again.
     pub(super) fn outdated(&self, group: &str) {
+        if let Some(known) = self.groups.write().get_mut(group) {
+            known.at = None;
+        }
+    }
+
+    /// No broker has it.
+    pub(super) fn forget(&self, group: &str) {
         self.groups.write().remove(group);
     }
 
-    fn get(&self, group: &str, now: Monotonic) -> Option<Arc<GroupDetail>> {
-        self.groups
-            .read()
-            .get(group)
-            .filter(|(at, _)| now.since(*at) < FRESH)
-            .map(|(_, detail)| Arc::clone(detail))
+    /// The newest version ever seen; 0 for an unknown group.
+    pub(super) fn known(&self, group: &str) -> u64 {
+        let groups = self.groups.read();
+        groups.get(group).map_or(0, |known| known.detail.version)
     }
 
-    pub(super) fn put(&self, detail: &Arc<GroupDetail>, now: Monotonic) {
+    fn get(&self, group: &str, now: Monotonic) -> Option<Arc<GroupDetail>> {
+        let groups = self.groups.read();
+        let known = groups.get(group)?;
+        let fresh = known.at.is_some_and(|at| now.since(at) < FRESH);
+        fresh.then(|| Arc::clone(&known.detail))
+    }
+
+    /// Remembers it. A newer version that is known stays: nothing is taken under an older one, even where the brokers that
+    /// had the newer one are gone for a while.
+    pub(super) fn put(&self, detail: &Arc<GroupDetail>, now: Monotonic) -> Arc<GroupDetail> {
         let mut groups = self.groups.write();
         if groups.len() >= GROUPS_MAX {
             groups.clear();
         }
-        groups.insert(detail.group.clone(), (now, Arc::clone(detail)));
+        let known = groups.entry(detail.group.clone()).or_insert_with(|| Known {
+            at: None,
+            detail: Arc::clone(detail),
+        });
+        if known.detail.version <= detail.version {
+            known.detail = Arc::clone(detail);
+        }
+        known.at = Some(now);
+        Arc::clone(&known.detail)
     }
 }
 
@@ -55,10 +92,26 @@ impl Upstream {
         if let Some(detail) = self.0.groups.get(group, self.0.options.clock.monotonic()) {
             return Ok(Some(detail));
         }
-        Ok(self
-            .group_now(group, deadline)
-            .await?
-            .map(|(detail, _)| detail))
+        let found = self.group_now(group, deadline).await?;
+        Ok(found.map(|(detail, _)| {
+            let now = self.0.options.clock.monotonic();
+            self.0.groups.put(&detail, now)
+        }))
+    }
+
+    /// What all masters say of the group.
+    ///
+    /// # Errors
+    /// As [`Self::group`].
+    pub(super) async fn group_view(
+        &self,
+        group: &str,
+        deadline: Instant,
+    ) -> Result<View<GroupDetail>, ApiError> {
+        let command = Command::request(RequestCode::GetGroup).with_ext("group", group);
+        let absent = ResponseCode::SubscriptionGroupNotExist;
+        self.view(&command, absent, mapping::About::Group(group), deadline)
+            .await
     }
 
     /// The group in its newest version among the brokers that answer, and those that do not.
@@ -70,39 +123,21 @@ impl Upstream {
         group: &str,
         deadline: Instant,
     ) -> Result<Option<(Arc<GroupDetail>, Vec<String>)>, ApiError> {
-        let command = Command::request(RequestCode::GetGroup).with_ext("group", group);
-        let mut newest: Option<GroupDetail> = None;
-        let mut silent = Vec::new();
-        let mut last = None;
-        let answers = self.all_masters(&command, deadline).await?;
-        let asked = answers.len();
-        for (broker, answer) in answers {
-            match answer {
-                Ok(response) if response.response_code() == ResponseCode::Success => {
-                    let detail: GroupDetail = super::admin::body(&response)?;
-                    if newest.as_ref().is_none_or(|n| n.version < detail.version) {
-                        newest = Some(detail);
-                    }
-                }
-                Ok(response)
-                    if response.response_code() == ResponseCode::SubscriptionGroupNotExist => {}
-                Ok(response) => {
-                    return Err(mapping::answer(&response, mapping::About::Group(group)));
-                }
-                Err(error) => {
-                    silent.push(broker);
-                    last = Some(error);
-                }
-            }
-        }
-        match (newest, last) {
-            (Some(detail), _) => {
-                let detail = Arc::new(detail);
-                self.0.groups.put(&detail, self.0.options.clock.monotonic());
-                Ok(Some((detail, silent)))
-            }
-            (None, Some(error)) if silent.len() == asked => Err(error),
-            (None, _) => Ok(None),
+        let view = self.group_view(group, deadline).await?;
+        let Some((_, newest)) = view.newest() else {
+            self.0.groups.forget(group);
+            return Ok(None);
+        };
+        let detail = Arc::new(newest.clone());
+        self.0.groups.put(&detail, self.0.options.clock.monotonic());
+        Ok(Some((detail, view.silent.into_iter().collect())))
+    }
+
+    /// An answer of a broker names its version of the group: a newer one is read.
+    pub(super) fn learn_version(&self, response: &Command, group: &GroupDetail) {
+        let version = response.ext.optional::<u64>("groupVersion").ok().flatten();
+        if version.is_some_and(|version| version > group.version) {
+            self.0.groups.outdated(&group.group);
         }
     }
 

@@ -91,6 +91,10 @@ pub fn answer(response: &Command, about: About<'_>) -> ApiError {
 }
 
 fn by_reason(reason: &str, response: &Command, about: About<'_>) -> Option<ApiError> {
+    if reason == "stale_config" {
+        let detail = "the broker has an older version of the group; it catches up by itself";
+        return Some(ApiError::new(Code::BrokerUnavailable, detail).with("reason", reason));
+    }
     let code = Code::parse(reason)?;
     let detail = match code {
         Code::TopicNotFound => return Some(about.topic()),

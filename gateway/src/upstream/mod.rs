@@ -15,9 +15,10 @@ mod read;
 pub mod routes;
 pub mod select;
 mod settle;
+mod stale;
 mod timing;
 
-pub use admin::{BrokerTopic, Pending, Precondition};
+pub use admin::{BrokerTopic, Pending, Precondition, queues_in_all};
 pub use admin::{default_group, etag};
 pub use consumer::{
     Delivery, Gap, LastError, Lease, PopRequest, Popped, SettleOp, SettleOutcome, SettleStatus,
@@ -77,6 +78,7 @@ struct Inner {
     groups: groups::GroupCache,
     selector: select::Selector,
     notifier: notify::Notifier,
+    stale: stale::StaleConfig,
     /// Held while a topic or subscription is made by being used.
     creating: tokio::sync::Mutex<()>,
 }
@@ -93,6 +95,7 @@ impl Upstream {
             groups: groups::GroupCache::default(),
             selector: select::Selector::default(),
             notifier: notify::Notifier::default(),
+            stale: stale::StaleConfig::default(),
             creating: tokio::sync::Mutex::new(()),
         }))
     }

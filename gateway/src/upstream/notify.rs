@@ -225,6 +225,10 @@ async fn ask(upstream: &Upstream, key: &Key, broker: &Broker) -> Answer {
     );
     ext.put("bornTime", upstream.now_ms());
     ext.put("gantry", "1");
+    let known = upstream.0.groups.known(&key.0);
+    if known > 0 {
+        ext.put("groupVersion", known);
+    }
     match upstream
         .0
         .client
@@ -232,6 +236,10 @@ async fn ask(upstream: &Upstream, key: &Key, broker: &Broker) -> Answer {
         .await
     {
         Ok(response) if response.response_code() == ResponseCode::Success => {
+            let version = response.ext.optional::<u64>("groupVersion").ok().flatten();
+            if version.is_some_and(|version| version > known) {
+                upstream.0.groups.outdated(&key.0);
+            }
             if response.ext.bool("pollingFull") {
                 Answer::Failed
             } else if response.ext.bool("hasMsg") {

@@ -37,6 +37,19 @@ fn loopback() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
 
+fn broker_config(dir: &TempDir, i: usize, namesrv: &namesrv::Running) -> broker::Config {
+    let mut config = broker::Config {
+        listen: loopback(),
+        admin_listen: AdminListen::Off,
+        data: dir.path().join(format!("broker-{i}")),
+        namesrv: vec![namesrv.addr().to_string()],
+        name: format!("broker-{}", char::from(b'a' + i as u8)),
+        ..broker::Config::default()
+    };
+    config.segment.size = ByteSize::mib(64);
+    config
+}
+
 /// A gateway without a cluster, or one with a name server and brokers.
 pub(crate) struct Cluster {
     pub(crate) gateways: Vec<gateway::Running>,
@@ -87,15 +100,7 @@ impl Cluster {
         let namesrv = namesrv::start(names, context.clone()).await.unwrap();
         let mut running = Vec::new();
         for i in 0..brokers {
-            let mut config = broker::Config {
-                listen: loopback(),
-                admin_listen: AdminListen::Off,
-                data: dir.path().join(format!("broker-{i}")),
-                namesrv: vec![namesrv.addr().to_string()],
-                name: format!("broker-{}", char::from(b'a' + i as u8)),
-                ..broker::Config::default()
-            };
-            config.segment.size = ByteSize::mib(64);
+            let config = broker_config(&dir, i, &namesrv);
             running.push(broker::start(config, &context).await.unwrap());
         }
         let mut config = config(&dir);
@@ -116,8 +121,21 @@ impl Cluster {
         cluster
     }
 
+    /// Starts broker number `i` again on its data, at the end of the list.
+    pub(crate) async fn start_broker(&mut self, i: usize, change: impl Fn(&mut broker::Config)) {
+        let mut config = broker_config(&self._dir, i, self.namesrv.as_ref().unwrap());
+        change(&mut config);
+        self.brokers
+            .push(broker::start(config, &self.context).await.unwrap());
+    }
+
+    /// Stops the broker at this place of the list.
+    pub(crate) async fn stop_broker(&mut self, place: usize) {
+        self.brokers.remove(place).stop().await.unwrap();
+    }
+
     /// Waits until the gateway sees every broker.
-    async fn ready(&self, brokers: usize) {
+    pub(crate) async fn ready(&self, brokers: usize) {
         for _ in 0..500 {
             let page = self.call("GET", "/", "").await.text();
             if (0..brokers)

@@ -39,6 +39,8 @@ pub struct TopicDetail {
     pub version: u64,
     /// Differs once the topic was deleted and made again on this broker; 0 = from before this was kept.
     pub epoch: u64,
+    /// Decides between two contents of one version: the greater one stays.
+    pub hash: String,
     /// The settings.
     #[serde(flatten)]
     pub spec: TopicSpec,
@@ -156,6 +158,9 @@ pub struct SubscriptionSpec {
     pub initial_position: Option<String>,
     /// Version, counted by the broker.
     pub version: u64,
+    /// When it was made, epoch ms: where a broker that hears of it later lets `latest` begin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub made_at_ms: Option<i64>,
 }
 
 impl Default for SubscriptionSpec {
@@ -166,6 +171,7 @@ impl Default for SubscriptionSpec {
             expression: "*".to_owned(),
             initial_position: None,
             version: 0,
+            made_at_ms: None,
         }
     }
 }
@@ -178,6 +184,8 @@ pub struct GroupDetail {
     pub group: String,
     /// Version of the settings, counted by the broker.
     pub version: u64,
+    /// Decides between two contents of one version: the greater one stays.
+    pub hash: String,
     /// The settings.
     pub spec: GroupSpec,
     /// What it reads.

@@ -6,6 +6,7 @@
 
 pub mod ack;
 pub mod assignment;
+pub mod config_level;
 pub mod connection;
 pub mod data_version;
 pub mod gantry;
@@ -16,6 +17,7 @@ pub mod list;
 pub mod lock;
 pub mod offsets;
 pub mod queue;
+pub mod queue_map;
 pub mod register;
 pub mod route;
 pub mod stats;

@@ -163,5 +163,8 @@ codes! {
         DeleteSubscription = 900006 "DELETE_SUBSCRIPTION",
         GroupLag = 900007 "GROUP_LAG",
         Settle = 900010 "SETTLE",
+        ListConfig = 900011 "LIST_CONFIG",
+        FetchConfig = 900012 "FETCH_CONFIG",
+        OfferConfig = 900013 "OFFER_CONFIG",
     }
 }

@@ -36,6 +36,8 @@ super::header! {
         max_bytes: Option<i64> = "maxBytes",
         /// Leases that this member may hold in all queues of the group on one broker; 0 = any number.
         member_limit: Option<u32> = "memberLimit",
+        /// Version of the group's settings that the gateway knows.
+        group_version: Option<u64> = "groupVersion",
     }
 }
 
@@ -163,6 +165,8 @@ super::header! {
         member_limit: Option<u32> = "memberLimit",
         /// The member is not there any more; nothing is waited for.
         leave: Option<bool> = "leave",
+        /// Version of the group's settings that the gateway knows.
+        group_version: Option<u64> = "groupVersion",
     }
 }
 

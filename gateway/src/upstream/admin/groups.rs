@@ -1,12 +1,17 @@
 //! Groups and subscriptions: written to all masters.
 
-use super::{Pending, Precondition, ROUNDS_MAX, Round, body, too_many_writers};
+use super::view::Kind;
+use super::{
+    Pending, Precondition, ROUNDS_MAX, body, is_conflict, is_out_of_reach, nobody, pending,
+    too_many_writers,
+};
 use crate::error::{ApiError, Code};
 use crate::params::is_system_group;
 use crate::upstream::{Upstream, mapping};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::time::Instant;
+use wire::body::config_level::ConfigEntry;
 use wire::body::gantry::{GroupDetail, GroupLag, GroupSpec, SubscriptionSpec};
 use wire::json;
 use wire::{Command, RequestCode, ResponseCode};
@@ -41,12 +46,7 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<(Arc<GroupDetail>, Pending), ApiError> {
         let found = self.group_now(group, deadline).await?;
-        found.ok_or_else(|| {
-            ApiError::new(
-                Code::GroupNotFound,
-                format!("group '{group}' does not exist"),
-            )
-        })
+        found.ok_or_else(|| unknown(group))
     }
 
     /// Writes a group. `change` is given what is there.
@@ -63,56 +63,16 @@ impl Upstream {
     where
         F: Fn(Option<&GroupDetail>) -> Result<GroupSpec, ApiError>,
     {
-        for _ in 0..ROUNDS_MAX {
-            let (current, silent) = match self.group_now(group, deadline).await? {
-                Some((detail, silent)) => (Some(detail), silent),
-                None => (None, Vec::new()),
-            };
-            let version = current.as_ref().map(|g| g.version);
-            condition.check(version, Code::GroupExists, &format!("group '{group}'"))?;
-            let spec = change(current.as_deref())?;
-            let mut command = Command::request(RequestCode::PutGroup)
-                .with_ext("group", group)
-                .with_ext("version", version.unwrap_or(0) + 1)
-                .with_body(json::to_vec(&spec));
-            if condition != Precondition::default() {
-                command.ext.put("expect", version.unwrap_or(0));
-            }
-            let mut round = Round::new(silent);
-            let mut newest: Option<GroupDetail> = None;
-            let mut reached = 0;
-            for (broker, answer) in self.all_masters(&command, deadline).await? {
-                let detail: Option<GroupDetail> =
-                    round.take(&broker, answer, mapping::About::Group(group))?;
-                if let Some(detail) = detail {
-                    reached += 1;
-                    newest = newest
-                        .filter(|n| n.version >= detail.version)
-                        .or(Some(detail));
-                }
-            }
-            if round.conflict {
-                continue;
-            }
-            round.finish(reached)?;
-            return Ok((self.remember(newest)?, version.is_none(), round.pending));
-        }
-        Err(too_many_writers())
-    }
-
-    fn remember(&self, newest: Option<GroupDetail>) -> Result<Arc<GroupDetail>, ApiError> {
-        let Some(detail) = newest else {
-            return Err(ApiError::new(
-                Code::BrokerUnavailable,
-                "no broker can be reached",
-            ));
+        let write = |current: Option<&GroupDetail>| {
+            let what = format!("group '{group}'");
+            condition.check(current.map(|g| g.version), Code::GroupExists, &what)?;
+            let command = Command::request(RequestCode::PutGroup);
+            Ok(Some(command.with_body(json::to_vec(&change(current)?))))
         };
-        let detail = Arc::new(detail);
-        self.0.groups.put(&detail, self.0.options.clock.monotonic());
-        Ok(detail)
+        self.write_group(group, write, deadline).await
     }
 
-    /// Writes a subscription on every master. `only_new` leaves an existing one as it is.
+    /// Writes a subscription. `only_new` leaves an existing one as it is. True where it is new.
     ///
     /// # Errors
     /// `group_not_found`, `topic_not_found`, `invalid_filter`, the precondition's, `broker_unavailable`.
@@ -123,83 +83,159 @@ impl Upstream {
         wanted: &SubscriptionSpec,
         only_new: bool,
         deadline: Instant,
-    ) -> Result<(Arc<GroupDetail>, Pending), ApiError> {
-        if only_new
-            && let Some((detail, pending)) = self.group_now(group, deadline).await?
-            && detail.subscriptions.iter().any(|s| s.topic == wanted.topic)
-        {
-            return Ok((detail, pending));
-        }
-        let mut command = Command::request(RequestCode::PutSubscription)
-            .with_ext("group", group)
-            .with_ext("topic", &wanted.topic)
-            .with_body(json::to_vec(wanted));
-        if let Some(version) = condition.version {
-            command.ext.put("expect", version);
-        } else if condition.absent {
-            command.ext.put("expect", "0");
-        }
-        self.write_group(&command, group, deadline).await
+    ) -> Result<(Arc<GroupDetail>, bool, Pending), ApiError> {
+        let made = std::sync::atomic::AtomicBool::new(false);
+        let write = |current: Option<&GroupDetail>| {
+            let current = current.ok_or_else(|| unknown(group))?;
+            let present = current
+                .subscriptions
+                .iter()
+                .find(|s| s.topic == wanted.topic);
+            let what = format!("the subscription of '{}'", wanted.topic);
+            condition.check(present.map(|s| s.version), Code::VersionMismatch, &what)?;
+            made.store(present.is_none(), std::sync::atomic::Ordering::Relaxed);
+            if only_new && present.is_some() {
+                return Ok(None);
+            }
+            let command = Command::request(RequestCode::PutSubscription)
+                .with_ext("topic", &wanted.topic)
+                .with_ext("topicKnown", true)
+                .with_body(json::to_vec(wanted));
+            Ok(Some(command))
+        };
+        let (detail, _, pending) = self.write_group(group, write, deadline).await?;
+        Ok((detail, made.into_inner(), pending))
     }
 
-    /// Deletes a subscription on every master.
+    /// Deletes a subscription.
     ///
     /// # Errors
-    /// `group_not_found`, `subscription_not_found`, `broker_unavailable`.
+    /// `group_not_found`, `subscription_not_found`, the precondition's, `broker_unavailable`.
     pub async fn delete_subscription(
         &self,
         group: &str,
         topic: &str,
+        condition: Precondition,
         deadline: Instant,
-    ) -> Result<(Arc<GroupDetail>, Pending), ApiError> {
-        let command = Command::request(RequestCode::DeleteSubscription)
-            .with_ext("group", group)
-            .with_ext("topic", topic);
-        self.write_group(&command, group, deadline).await
+    ) -> Result<Pending, ApiError> {
+        let write = |current: Option<&GroupDetail>| {
+            let current = current.ok_or_else(|| unknown(group))?;
+            let present = current.subscriptions.iter().find(|s| s.topic == topic);
+            let present = present.ok_or_else(|| {
+                ApiError::new(
+                    Code::SubscriptionNotFound,
+                    format!("group '{group}' does not subscribe topic '{topic}'"),
+                )
+            })?;
+            let what = format!("the subscription of '{topic}'");
+            condition.check(Some(present.version), Code::VersionMismatch, &what)?;
+            let command = Command::request(RequestCode::DeleteSubscription);
+            Ok(Some(command.with_ext("topic", topic)))
+        };
+        Ok(self.write_group(group, write, deadline).await?.2)
     }
 
-    async fn write_group(
+    /// One change of a group: `write` sees the newest one and gives the request, or `None` where nothing is to be done.
+    /// Answers the group, whether it is new, and the masters not reached.
+    async fn write_group<F>(
         &self,
-        command: &Command,
         group: &str,
+        write: F,
         deadline: Instant,
-    ) -> Result<(Arc<GroupDetail>, Pending), ApiError> {
-        let mut round = Round::new(Vec::new());
-        let (mut newest, mut reached): (Option<GroupDetail>, usize) = (None, 0);
-        for (broker, answer) in self.all_masters(command, deadline).await? {
-            let detail: Option<GroupDetail> =
-                round.take(&broker, answer, mapping::About::Group(group))?;
-            if let Some(detail) = detail {
-                reached += 1;
-                newest = newest
-                    .filter(|n| n.version >= detail.version)
-                    .or(Some(detail));
+    ) -> Result<(Arc<GroupDetail>, bool, Pending), ApiError>
+    where
+        F: Fn(Option<&GroupDetail>) -> Result<Option<Command>, ApiError>,
+    {
+        let mut unreachable = BTreeSet::new();
+        for _ in 0..ROUNDS_MAX {
+            let view = self.group_view(group, deadline).await?;
+            let masters = self.masters(deadline).await?;
+            let mut wanted = self.masters_of_late(&masters);
+            wanted.extend(view.peers.iter().cloned());
+            let newest = view.newest();
+            let Some(command) = write(newest.map(|(_, detail)| detail))? else {
+                let found = newest.map(|(_, detail)| Arc::new(detail.clone()));
+                let detail = found.ok_or_else(|| unknown(group))?;
+                return Ok((detail, false, pending(&wanted, &view.answered)));
+            };
+            let writer = match newest {
+                Some((holder, _)) if !unreachable.contains(holder) => Some(holder.to_owned()),
+                _ => view.answered.difference(&unreachable).next().cloned(),
+            };
+            let Some((writer, addr)) =
+                writer.and_then(|w| Some((w.clone(), masters.by_name.get(&w)?)))
+            else {
+                return Err(nobody());
+            };
+            let known = view.found.get(&writer).map_or(0, |detail| detail.version);
+            let command = command
+                .with_ext("group", group)
+                .with_ext("expect", known)
+                .with_ext("version", view.next_version(self.0.groups.known(group)));
+            let about = mapping::About::Group(group);
+            let detail: GroupDetail = match self.write_one(addr, command, about, deadline).await {
+                Ok(detail) => detail,
+                Err(error) if is_conflict(&error) => continue,
+                Err(error) if is_out_of_reach(&error) => {
+                    unreachable.insert(writer);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let entry = self.stored(Kind::Group, group, addr, deadline).await?;
+            let mut others = masters.by_name.clone();
+            others.remove(&writer);
+            let mut offered = self
+                .offer(Kind::Group, entry, &writer, others, deadline)
+                .await?;
+            if offered.lost {
+                continue;
             }
+            offered.reached.insert(writer);
+            let detail = Arc::new(detail);
+            self.0.groups.put(&detail, self.0.options.clock.monotonic());
+            let pending = pending(&wanted, &offered.reached);
+            return Ok((detail, newest.is_none(), pending));
         }
-        if round.conflict {
-            return Err(ApiError::new(
-                Code::VersionMismatch,
-                "the subscription has another version; read it again",
-            ));
-        }
-        round.finish(reached)?;
-        Ok((self.remember(newest)?, round.pending))
+        Err(too_many_writers())
     }
 
     /// Deletes a group on every master.
     ///
     /// # Errors
-    /// `broker_unavailable` when no master was reached, or what a master refused with.
-    pub async fn delete_group(&self, group: &str, deadline: Instant) -> Result<Pending, ApiError> {
-        let command = Command::request(RequestCode::DeleteSubscriptiongroup)
-            .with_ext("groupName", group)
-            .with_ext("group", group)
-            .with_ext("cleanOffset", true);
-        let pending = self
-            .delete_everywhere(&command, mapping::About::Group(group), deadline)
-            .await?;
-        self.0.groups.outdated(group);
-        Ok(pending)
+    /// `group_not_found`, the precondition's, `broker_unavailable` when no master was reached.
+    pub async fn delete_group(
+        &self,
+        group: &str,
+        condition: Precondition,
+        deadline: Instant,
+    ) -> Result<Pending, ApiError> {
+        for _ in 0..ROUNDS_MAX {
+            let view = self.group_view(group, deadline).await?;
+            let masters = self.masters(deadline).await?;
+            let version = view.version().ok_or_else(|| unknown(group))?;
+            let what = format!("group '{group}'");
+            condition.check(Some(version), Code::GroupExists, &what)?;
+            let mut wanted = self.masters_of_late(&masters);
+            wanted.extend(view.peers.iter().cloned());
+            let entry = ConfigEntry {
+                name: group.to_owned(),
+                version: view.next_version(self.0.groups.known(group)),
+                ..ConfigEntry::default()
+            };
+            let offered = self
+                .offer(Kind::Group, entry, "", masters.by_name.clone(), deadline)
+                .await?;
+            if offered.lost {
+                continue;
+            }
+            if offered.reached.is_empty() {
+                return Err(nobody());
+            }
+            self.0.groups.forget(group);
+            return Ok(pending(&wanted, &offered.reached));
+        }
+        Err(too_many_writers())
     }
 
     /// How far a group is, per broker.
@@ -300,7 +336,7 @@ impl Upstream {
             initial_position: Some("earliest".to_owned()),
             ..SubscriptionSpec::default()
         };
-        let (detail, _) = self
+        let (detail, ..) = self
             .put_subscription(group, Precondition::default(), &wanted, true, deadline)
             .await?;
         Ok(detail)
@@ -348,6 +384,13 @@ impl Upstream {
             )),
         }
     }
+}
+
+fn unknown(group: &str) -> ApiError {
+    ApiError::new(
+        Code::GroupNotFound,
+        format!("group '{group}' does not exist"),
+    )
 }
 
 /// What the gateway gives a group where nothing is said.

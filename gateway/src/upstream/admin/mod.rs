@@ -1,25 +1,31 @@
 //! Topics, groups, subscriptions, lag: administration calls to all masters.
 //!
-//! A write gives the next version to every master that should hold it. Masters not reached are named (`pending`); none
-//! reached is a failure.
+//! A write goes to one master that has the newest version, the first of them by name, so that writers who meet are told
+//! apart there; then the stored result is offered to all others. Masters not reached are named (`pending`) and catch up
+//! by themselves; none reached is a failure.
 
 mod groups;
 mod topics;
+mod view;
 
 pub use groups::default_group;
-pub use topics::BrokerTopic;
+pub use topics::{BrokerTopic, queues_in_all};
+pub(super) use view::{Versioned, View};
 
 use super::{Upstream, mapping};
 use crate::error::{ApiError, Code};
 use futures_util::future::join_all;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use tokio::time::Instant;
 use wire::json::{self, Value};
 use wire::{Command, RequestCode, ResponseCode};
 
 /// Rounds of a write that meets other writers.
 const ROUNDS_MAX: usize = 5;
+/// Longest wait for one master.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
 /// Names of the masters a write did not reach.
 pub type Pending = Vec<String>;
@@ -72,7 +78,7 @@ pub(super) fn body<T: DeserializeOwned>(response: &Command) -> Result<T, ApiErro
 }
 
 impl Upstream {
-    /// Sends one request to every master at the same time.
+    /// Sends one request to every master at the same time. None is waited for longer than 5 s.
     ///
     /// # Errors
     /// `no_route` when no master is known.
@@ -83,42 +89,43 @@ impl Upstream {
     ) -> Result<Vec<(String, Result<Command, ApiError>)>, ApiError> {
         let masters = self.masters(deadline).await?;
         if masters.by_name.is_empty() {
-            return Err(ApiError::new(Code::NoRoute, "no broker is registered"));
+            return Err(if self.masters_of_late(&masters).is_empty() {
+                ApiError::new(Code::NoRoute, "no broker is registered")
+            } else {
+                nobody()
+            });
         }
-        let calls = masters.by_name.iter().map(|(name, addr)| async move {
-            (
-                name.clone(),
-                self.call(addr, command.clone(), deadline).await,
-            )
-        });
-        Ok(join_all(calls).await)
+        Ok(self.ask_all(&masters.by_name, command, deadline).await)
     }
 
-    pub(super) async fn delete_everywhere(
+    /// The same for these brokers.
+    async fn ask_all(
         &self,
+        brokers: &BTreeMap<String, String>,
         command: &Command,
+        deadline: Instant,
+    ) -> Vec<(String, Result<Command, ApiError>)> {
+        let until = deadline.min(Instant::now() + ANSWER_WAIT);
+        let calls = brokers.iter().map(|(name, addr)| async move {
+            (name.clone(), self.call(addr, command.clone(), until).await)
+        });
+        join_all(calls).await
+    }
+
+    /// One write at one master.
+    async fn write_one<D: DeserializeOwned>(
+        &self,
+        addr: &str,
+        command: Command,
         about: mapping::About<'_>,
         deadline: Instant,
-    ) -> Result<Pending, ApiError> {
-        let (mut reached, mut pending) = (0, Vec::new());
-        for (broker, answer) in self.all_masters(command, deadline).await? {
-            match answer {
-                Ok(response) => match response.response_code() {
-                    ResponseCode::Success
-                    | ResponseCode::TopicNotExist
-                    | ResponseCode::SubscriptionGroupNotExist => reached += 1,
-                    _ => return Err(mapping::answer(&response, about)),
-                },
-                Err(_) => pending.push(broker),
-            }
-        }
-        if reached == 0 {
-            Err(ApiError::new(
-                Code::BrokerUnavailable,
-                "no broker can be reached",
-            ))
+    ) -> Result<D, ApiError> {
+        let until = deadline.min(Instant::now() + ANSWER_WAIT);
+        let response = self.call(addr, command, until).await?;
+        if response.response_code() == ResponseCode::Success {
+            body(&response)
         } else {
-            Ok(pending)
+            Err(mapping::answer(&response, about))
         }
     }
 
@@ -157,6 +164,10 @@ impl Upstream {
     }
 }
 
+fn nobody() -> ApiError {
+    ApiError::new(Code::BrokerUnavailable, "no broker can be reached")
+}
+
 pub(super) fn too_many_writers() -> ApiError {
     ApiError::new(
         Code::VersionMismatch,
@@ -164,61 +175,20 @@ pub(super) fn too_many_writers() -> ApiError {
     )
 }
 
-/// Answers of one write to all masters.
-pub(super) struct Round {
-    pub(super) pending: Pending,
-    pub(super) conflict: bool,
-    last: Option<ApiError>,
+/// Whether a refusal means that somebody else wrote in between.
+fn is_conflict(error: &ApiError) -> bool {
+    matches!(
+        error.code(),
+        Code::VersionMismatch | Code::TopicExists | Code::GroupExists
+    )
 }
 
-impl Round {
-    pub(super) fn new(pending: Pending) -> Self {
-        Self {
-            pending,
-            conflict: false,
-            last: None,
-        }
-    }
+/// Whether the broker could not be asked at all, so that another one may be.
+fn is_out_of_reach(error: &ApiError) -> bool {
+    matches!(error.code(), Code::BrokerUnavailable)
+}
 
-    /// The body of a success; notes who was not reached and who has another version.
-    pub(super) fn take<T: DeserializeOwned>(
-        &mut self,
-        broker: &str,
-        answer: Result<Command, ApiError>,
-        about: mapping::About<'_>,
-    ) -> Result<Option<T>, ApiError> {
-        match answer {
-            Ok(response) if response.response_code() == ResponseCode::Success => {
-                body(&response).map(Some)
-            }
-            Ok(response) => {
-                let error = mapping::answer(&response, about);
-                if matches!(
-                    error.code(),
-                    Code::VersionMismatch | Code::TopicExists | Code::GroupExists
-                ) {
-                    self.conflict = true;
-                    return Ok(None);
-                }
-                Err(error)
-            }
-            Err(error) => {
-                if !self.pending.iter().any(|b| b == broker) {
-                    self.pending.push(broker.to_owned());
-                }
-                self.last = Some(error);
-                Ok(None)
-            }
-        }
-    }
-
-    pub(super) fn finish(&mut self, reached: usize) -> Result<(), ApiError> {
-        if reached > 0 {
-            return Ok(());
-        }
-        Err(self
-            .last
-            .take()
-            .unwrap_or_else(|| ApiError::new(Code::BrokerUnavailable, "no broker can be reached")))
-    }
+/// Those of `wanted` that were not reached, in order.
+fn pending(wanted: &BTreeSet<String>, reached: &BTreeSet<String>) -> Pending {
+    wanted.difference(reached).cloned().collect()
 }

@@ -1,15 +1,21 @@
 //! Topics: written to the masters that hold their queues.
 
-use super::{Pending, Precondition, ROUNDS_MAX, Round, body, too_many_writers};
+use super::view::{Kind, Versioned, View};
+use super::{
+    Pending, Precondition, ROUNDS_MAX, is_conflict, is_out_of_reach, nobody, pending,
+    too_many_writers,
+};
 use crate::error::{ApiError, Code};
 use crate::params::is_system_topic;
 use crate::upstream::routes::{Broker, PERM_READ, PERM_WRITE, Route};
 use crate::upstream::{Upstream, mapping};
 use futures_util::future::join_all;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::time::Instant;
+use wire::body::config_level::ConfigEntry;
 use wire::body::gantry::{TopicDetail, TopicSpec};
+use wire::body::queue_map::QueueMap;
 use wire::json::{self, Value};
 use wire::{Command, RequestCode, ResponseCode};
 
@@ -25,8 +31,52 @@ pub struct BrokerTopic {
     pub detail: TopicDetail,
 }
 
+impl Versioned for TopicDetail {
+    fn age(&self) -> (u64, &str) {
+        (self.version, &self.hash)
+    }
+}
+
+/// Queues of a topic on all its brokers, the silent ones included.
+#[must_use]
+pub fn queues_in_all(brokers: &[BrokerTopic]) -> i32 {
+    counts(brokers).values().sum()
+}
+
+/// Queues by broker: what the brokers say of themselves, and for the silent ones the newest queue map.
+fn counts(brokers: &[BrokerTopic]) -> BTreeMap<String, i32> {
+    let newest = brokers.iter().max_by_key(|t| t.detail.version);
+    let mut counts = newest
+        .and_then(|t| QueueMap::of(&t.detail.spec.attributes))
+        .unwrap_or_default()
+        .counts;
+    for topic in brokers {
+        counts.insert(topic.broker.clone(), topic.detail.spec.write_queues);
+    }
+    counts
+}
+
+/// The view as a list, the newest first.
+fn listed(view: &View<TopicDetail>) -> Vec<BrokerTopic> {
+    let mut list: Vec<BrokerTopic> = view
+        .found
+        .iter()
+        .map(|(broker, detail)| BrokerTopic {
+            broker: broker.clone(),
+            detail: detail.clone(),
+        })
+        .collect();
+    list.sort_by(|a, b| {
+        b.detail
+            .age()
+            .cmp(&a.detail.age())
+            .then(a.broker.cmp(&b.broker))
+    });
+    list
+}
+
 impl Upstream {
-    /// A topic on every master that has it, and the masters that do not answer.
+    /// A topic on every master that has it, the newest first, and the masters that do not answer.
     ///
     /// # Errors
     /// `no_route`, or what all masters failed with.
@@ -35,34 +85,24 @@ impl Upstream {
         topic: &str,
         deadline: Instant,
     ) -> Result<(Vec<BrokerTopic>, Pending), ApiError> {
+        let view = self.topic_view(topic, deadline).await?;
+        let found = listed(&view);
+        Ok((found, view.silent.into_iter().collect()))
+    }
+
+    async fn topic_view(
+        &self,
+        topic: &str,
+        deadline: Instant,
+    ) -> Result<View<TopicDetail>, ApiError> {
         let command = Command::request(RequestCode::GetTopic).with_ext("topic", topic);
-        let (mut found, mut silent, mut last) = (Vec::new(), Vec::new(), None);
-        let answers = self.all_masters(&command, deadline).await?;
-        let asked = answers.len();
-        for (broker, answer) in answers {
-            match answer {
-                Ok(response) => match response.response_code() {
-                    ResponseCode::Success => found.push(BrokerTopic {
-                        broker,
-                        detail: body(&response)?,
-                    }),
-                    ResponseCode::TopicNotExist => {}
-                    _ => return Err(mapping::answer(&response, mapping::About::Topic(topic))),
-                },
-                Err(error) => {
-                    silent.push(broker);
-                    last = Some(error);
-                }
-            }
-        }
-        match last {
-            Some(error) if silent.len() == asked => Err(error),
-            _ => Ok((found, silent)),
-        }
+        let about = mapping::About::Topic(topic);
+        self.view(&command, ResponseCode::TopicNotExist, about, deadline)
+            .await
     }
 
     /// Writes a topic. `change` is given what is there (empty = new) and says the total number of queues and the
-    /// attributes. Answers the topic, whether it is new, and the masters not reached.
+    /// attributes. Answers the topic, whether it is new, and the masters of its queue map that were not reached.
     ///
     /// # Errors
     /// The precondition's, `change`'s, `broker_unavailable` when no master was reached.
@@ -76,97 +116,83 @@ impl Upstream {
     where
         F: Fn(&[BrokerTopic]) -> Result<(i32, BTreeMap<String, String>), ApiError>,
     {
+        let mut unreachable = BTreeSet::new();
         for _ in 0..ROUNDS_MAX {
-            let (current, silent) = self.topic_now(topic, deadline).await?;
-            let version = current.iter().map(|t| t.detail.version).max();
-            condition.check(version, Code::TopicExists, &format!("topic '{topic}'"))?;
-            let (queues, attributes) = change(&current)?;
-            let specs = self
-                .spread(&current, queues, &attributes, &silent, deadline)
-                .await?;
-            let next = version.unwrap_or(0) + 1;
-            let calls = specs.iter().map(|(broker, addr, spec)| {
-                let known = current
-                    .iter()
-                    .find(|t| t.broker == *broker)
-                    .map_or(0, |t| t.detail.version);
-                let command = Command::request(RequestCode::PutTopic)
-                    .with_ext("topic", topic)
-                    .with_ext("expect", known)
-                    .with_ext("version", next)
-                    .with_body(json::to_vec(spec));
-                async move {
-                    (
-                        broker.clone(),
-                        addr.clone(),
-                        self.call(addr, command, deadline).await,
-                    )
+            let view = self.topic_view(topic, deadline).await?;
+            let masters = self.masters(deadline).await?;
+            let current = listed(&view);
+            let what = format!("topic '{topic}'");
+            condition.check(view.version(), Code::TopicExists, &what)?;
+            let (queues, mut attributes) = change(&current)?;
+            let version = view.next_version(0);
+            let before = current
+                .first()
+                .and_then(|t| QueueMap::of(&t.detail.spec.attributes));
+            let open: BTreeSet<&String> = view.answered.difference(&unreachable).collect();
+            let counts = spread(counts(&current), queues, &open);
+            let map = match before {
+                Some(before) if before.counts == counts => before,
+                _ => QueueMap { version, counts },
+            };
+            map.put(&mut attributes);
+            let writer = current
+                .iter()
+                .map(|t| &t.broker)
+                .chain(open.iter().copied())
+                .find(|name| {
+                    open.contains(name) && map.counts.get(*name).is_some_and(|count| *count > 0)
+                })
+                .and_then(|name| Some((name.clone(), masters.by_name.get(name)?)));
+            let Some((writer, addr)) = writer else {
+                return Err(nobody());
+            };
+            let known = view.found.get(&writer);
+            let count = map.counts.get(&writer).copied().unwrap_or(0);
+            let spec = TopicSpec {
+                read_queues: count.max(known.map_or(0, |t| t.spec.read_queues)),
+                write_queues: count,
+                perm: known.map_or(PERM_READ | PERM_WRITE, |t| t.spec.perm),
+                attributes,
+            };
+            let command = Command::request(RequestCode::PutTopic)
+                .with_ext("topic", topic)
+                .with_ext("expect", known.map_or(0, |t| t.version))
+                .with_ext("version", version)
+                .with_body(json::to_vec(&spec));
+            let about = mapping::About::Topic(topic);
+            match self
+                .write_one::<TopicDetail>(addr, command, about, deadline)
+                .await
+            {
+                Ok(_) => {}
+                Err(error) if is_conflict(&error) => continue,
+                Err(error) if is_out_of_reach(&error) => {
+                    unreachable.insert(writer);
+                    continue;
                 }
-            });
-            let mut round = Round::new(silent);
-            let mut written = Vec::new();
-            for (broker, addr, answer) in join_all(calls).await {
-                if let Some(detail) = round.take(&broker, answer, mapping::About::Topic(topic))? {
-                    written.push((addr, BrokerTopic { broker, detail }));
-                }
+                Err(error) => return Err(error),
             }
-            if round.conflict {
+            let entry = self.stored(Kind::Topic, topic, addr, deadline).await?;
+            let mut others = masters.by_name.clone();
+            others.retain(|name, _| *name != writer && map.counts.contains_key(name));
+            let mut offered = self
+                .offer(Kind::Topic, entry, &writer, others, deadline)
+                .await?;
+            if offered.lost {
                 continue;
             }
-            round.finish(written.len())?;
-            let route = route_of(written.iter().map(|(addr, t)| (addr, t)));
-            self.learn_route(topic, Arc::new(route));
-            return Ok((
-                written.into_iter().map(|(_, t)| t).collect(),
-                version.is_none(),
-                round.pending,
-            ));
+            offered.reached.insert(writer);
+            let wanted = map.counts.into_iter().filter(|(_, count)| *count > 0);
+            let wanted = wanted.map(|(name, _)| name).collect();
+            let (written, _) = self.topic_now(topic, deadline).await?;
+            let addressed = written
+                .iter()
+                .filter_map(|t| Some((masters.by_name.get(&t.broker)?, t)));
+            self.learn_route(topic, Arc::new(route_of(addressed)));
+            let pending = pending(&wanted, &offered.reached);
+            return Ok((written, current.is_empty(), pending));
         }
         Err(too_many_writers())
-    }
-
-    /// How many queues each master gets: those it has, and the new ones where there are fewest.
-    async fn spread(
-        &self,
-        current: &[BrokerTopic],
-        queues: i32,
-        attributes: &BTreeMap<String, String>,
-        silent: &[String],
-        deadline: Instant,
-    ) -> Result<Vec<(String, String, TopicSpec)>, ApiError> {
-        let masters = self.masters(deadline).await?;
-        let mut counts: BTreeMap<&str, i32> = BTreeMap::new();
-        for (name, _) in masters.by_name.iter().filter(|(n, _)| !silent.contains(n)) {
-            let has = current
-                .iter()
-                .find(|t| t.broker == **name)
-                .map_or(0, |t| t.detail.spec.write_queues);
-            counts.insert(name, has);
-        }
-        let mut missing = queues - counts.values().sum::<i32>();
-        while missing > 0 {
-            let Some((_, least)) = counts.iter_mut().min_by_key(|(_, n)| **n) else {
-                break;
-            };
-            *least += 1;
-            missing -= 1;
-        }
-        let spec = |n: i32| TopicSpec {
-            read_queues: n,
-            write_queues: n,
-            perm: 6,
-            attributes: attributes.clone(),
-        };
-        let all = counts.iter().filter(|(_, n)| **n > 0);
-        Ok(all
-            .filter_map(|(name, n)| {
-                Some((
-                    (*name).to_owned(),
-                    masters.by_name.get(*name)?.clone(),
-                    spec(*n),
-                ))
-            })
-            .collect())
     }
 
     /// The route of a topic as its brokers have it; `None` = no broker has it.
@@ -216,26 +242,63 @@ impl Upstream {
     /// Deletes a topic on every master and in the name servers.
     ///
     /// # Errors
-    /// `topic_not_found`, `broker_unavailable` when no master was reached.
-    pub async fn delete_topic(&self, topic: &str, deadline: Instant) -> Result<Pending, ApiError> {
-        let command = Command::request(RequestCode::DeleteTopicInBroker).with_ext("topic", topic);
-        let pending = self
-            .delete_everywhere(&command, mapping::About::Topic(topic), deadline)
-            .await?;
+    /// `topic_not_found`, the precondition's, `broker_unavailable` when no master was reached.
+    pub async fn delete_topic(
+        &self,
+        topic: &str,
+        condition: Precondition,
+        deadline: Instant,
+    ) -> Result<Pending, ApiError> {
+        for _ in 0..ROUNDS_MAX {
+            let view = self.topic_view(topic, deadline).await?;
+            let masters = self.masters(deadline).await?;
+            let Some((_, newest)) = view.newest() else {
+                return Err(ApiError::new(
+                    Code::TopicNotFound,
+                    format!("topic '{topic}' does not exist"),
+                ));
+            };
+            let what = format!("topic '{topic}'");
+            condition.check(view.version(), Code::TopicExists, &what)?;
+            let mut wanted: BTreeSet<String> = match QueueMap::of(&newest.spec.attributes) {
+                Some(map) => map.counts.into_keys().collect(),
+                // A native tool made it, nobody knows on which brokers.
+                None => self.masters_of_late(&masters),
+            };
+            wanted.extend(view.found.keys().cloned());
+            let entry = ConfigEntry {
+                name: topic.to_owned(),
+                version: view.next_version(0),
+                ..ConfigEntry::default()
+            };
+            let offered = self
+                .offer(Kind::Topic, entry, "", masters.by_name.clone(), deadline)
+                .await?;
+            if offered.lost {
+                continue;
+            }
+            if offered.reached.is_empty() {
+                return Err(nobody());
+            }
+            self.forget_topic(topic, deadline).await;
+            return Ok(pending(&wanted, &offered.reached));
+        }
+        Err(too_many_writers())
+    }
+
+    async fn forget_topic(&self, topic: &str, deadline: Instant) {
+        let until = deadline.min(Instant::now() + super::ANSWER_WAIT);
         let forget = Command::request(RequestCode::DeleteTopicInNamesrv).with_ext("topic", topic);
-        let calls = self
-            .0
-            .options
-            .name_servers
+        let servers = &self.0.options.name_servers;
+        let calls = servers
             .iter()
-            .map(|server| self.call(server, forget.clone(), deadline));
+            .map(|server| self.call(server, forget.clone(), until));
         for answer in join_all(calls).await {
             if let Err(error) = answer {
                 tracing::debug!(%error, "name server did not forget the topic");
             }
         }
         self.0.routes.forget(topic);
-        Ok(pending)
     }
 
     /// Topics of users: name, queues in all, attributes.
@@ -274,6 +337,29 @@ impl Upstream {
     }
 }
 
+/// Adds what is missing to the `queues` wanted, each where there are fewest; `open` brokers only.
+fn spread(
+    mut counts: BTreeMap<String, i32>,
+    queues: i32,
+    open: &BTreeSet<&String>,
+) -> BTreeMap<String, i32> {
+    let mut missing = queues - counts.values().sum::<i32>();
+    let mut own: BTreeMap<&String, i32> = open
+        .iter()
+        .map(|name| (*name, counts.get(*name).copied().unwrap_or(0)))
+        .collect();
+    while missing > 0 {
+        let Some((_, least)) = own.iter_mut().min_by_key(|(_, n)| **n) else {
+            break;
+        };
+        *least += 1;
+        missing -= 1;
+    }
+    let grown = own.into_iter().filter(|(_, n)| *n > 0);
+    counts.extend(grown.map(|(name, n)| (name.clone(), n)));
+    counts
+}
+
 /// Where these brokers have a topic.
 fn route_of<'a>(brokers: impl Iterator<Item = (&'a String, &'a BrokerTopic)>) -> Route {
     let mut route = Route::default();
@@ -293,4 +379,51 @@ fn route_of<'a>(brokers: impl Iterator<Item = (&'a String, &'a BrokerTopic)>) ->
         }
     }
     route
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(broker: &str, version: u64, queues: i32, map: &str) -> BrokerTopic {
+        let mut spec = TopicSpec {
+            write_queues: queues,
+            ..TopicSpec::default()
+        };
+        if let Some(map) = QueueMap::parse(map) {
+            map.put(&mut spec.attributes);
+        }
+        BrokerTopic {
+            broker: broker.to_owned(),
+            detail: TopicDetail {
+                version,
+                spec,
+                ..TopicDetail::default()
+            },
+        }
+    }
+
+    #[test]
+    fn queues_of_a_broker_that_is_down_count() {
+        let topics = [at("a", 2, 4, "2 a:4 b:3")];
+        assert_eq!(queues_in_all(&topics), 7);
+        assert_eq!(queues_in_all(&[at("a", 1, 4, ""), at("b", 1, 2, "")]), 6);
+    }
+
+    #[test]
+    fn new_queues_go_where_there_are_fewest_and_never_to_a_broker_that_is_down() {
+        let names = ["a".to_owned(), "c".to_owned()];
+        let open: BTreeSet<&String> = names.iter().collect();
+        let had = BTreeMap::from([("a".to_owned(), 4), ("b".to_owned(), 3)]);
+        let same = spread(had.clone(), 7, &open);
+        assert_eq!(same, had);
+        let grown = spread(had, 10, &open);
+        let expected = [("a", 4), ("b", 3), ("c", 3)].map(|(n, q)| (n.to_owned(), q));
+        assert_eq!(grown, BTreeMap::from(expected));
+        let fresh = spread(BTreeMap::new(), 5, &open);
+        assert_eq!(fresh.values().sum::<i32>(), 5);
+        assert_eq!(fresh.len(), 2);
+        let one = spread(BTreeMap::new(), 1, &open);
+        assert_eq!(one.len(), 1);
+    }
 }

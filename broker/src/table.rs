@@ -1,0 +1,408 @@
+//! A table of named, versioned configurations: a snapshot for readers, one writer at a time, deletions kept as versions.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use wire::body::config_level::ConfigMark;
+
+use crate::version::DataVersion;
+
+/// Attribute that holds Gantry's configuration version of a topic or group.
+pub(crate) const ATTRIBUTE_VERSION: &str = "gantry.version";
+/// Changes remembered for incremental registration.
+const CHANGES_MAX: usize = 256;
+/// How long a deletion is remembered, ms (30 days).
+const DELETION_KEPT_MS: u64 = 30 * 86_400_000;
+/// Most deletions remembered; beyond, the oldest is forgotten first.
+const DELETIONS_MAX: usize = 100_000;
+
+/// What a table holds.
+pub(crate) trait Entry:
+    Clone + Debug + PartialEq + Serialize + Send + Sync + 'static
+{
+    /// Most entries of a table.
+    const MAX: usize;
+
+    /// Settings beside those of RocketMQ; the version stands here.
+    fn attributes(&self) -> &BTreeMap<String, String>;
+
+    /// The same, to change them.
+    fn attributes_mut(&mut self) -> &mut BTreeMap<String, String>;
+
+    /// Whether entries of this name are the same on all brokers that have them.
+    fn is_levelled(&self, name: &str) -> bool;
+
+    /// What all brokers that have the entry should agree on, as bytes.
+    fn content(&self) -> Vec<u8>;
+
+    /// Puts back what every broker has for itself, whatever the change says. `known` is what was there.
+    fn keep_own(&mut self, _known: Option<&Self>, _now_ms: u64) {}
+
+    /// Its version; 1 where only native tools wrote it, once.
+    fn version(&self) -> u64 {
+        self.attributes()
+            .get(ATTRIBUTE_VERSION)
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(1)
+    }
+
+    /// Gives it a version.
+    fn set_version(&mut self, version: u64) {
+        self.attributes_mut()
+            .insert(ATTRIBUTE_VERSION.to_owned(), version.to_string());
+    }
+
+    /// Decides between two contents of one version: the greater one stays. FNV-1a, 64 bits.
+    fn content_hash(&self) -> u64 {
+        self.content()
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+                (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+            })
+    }
+}
+
+/// A deletion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Deletion {
+    /// The version it was.
+    pub(crate) version: u64,
+    /// Wall time, ms.
+    pub(crate) at_ms: u64,
+}
+
+/// Deletions by name.
+pub(crate) type Deletions = BTreeMap<String, Deletion>;
+
+type Snapshot<T> = HashMap<Arc<str>, Arc<T>>;
+
+/// Answer of a change.
+#[derive(Clone, Debug)]
+pub(crate) struct Change<T> {
+    /// The entry as it is now.
+    pub(crate) config: Arc<T>,
+    /// False when the table already held exactly this.
+    pub(crate) changed: bool,
+}
+
+/// What a name server has to be told: everything, or the entries that changed.
+#[derive(Debug)]
+pub(crate) struct View<T> {
+    /// Sequence number of the last change included.
+    pub(crate) sequence: u64,
+    /// Version that goes with it.
+    pub(crate) version: DataVersion,
+    /// The entries to send.
+    pub(crate) entries: Vec<Arc<T>>,
+    /// All entries of the table are included.
+    pub(crate) full: bool,
+}
+
+#[derive(Debug)]
+struct Inner {
+    version: DataVersion,
+    sequence: u64,
+    changes: VecDeque<(u64, String)>,
+    deleted: Deletions,
+}
+
+/// Readers take a snapshot; writers are serialized.
+#[derive(Debug)]
+pub(crate) struct Table<T> {
+    snapshot: ArcSwap<Snapshot<T>>,
+    inner: Mutex<Inner>,
+}
+
+impl<T: Entry> Table<T> {
+    /// An empty table.
+    pub(crate) fn new(now_ms: u64) -> Self {
+        Self {
+            snapshot: ArcSwap::from_pointee(Snapshot::new()),
+            inner: Mutex::new(Inner {
+                version: DataVersion::new(now_ms),
+                sequence: 1,
+                changes: VecDeque::new(),
+                deleted: Deletions::new(),
+            }),
+        }
+    }
+
+    /// Replaces the content.
+    pub(crate) fn fill(
+        &self,
+        version: DataVersion,
+        entries: impl Iterator<Item = (String, T)>,
+        deleted: Deletions,
+    ) -> usize {
+        let mut inner = self.inner.lock();
+        inner.version = version;
+        inner.sequence += 1;
+        inner.changes.clear();
+        inner.deleted = deleted;
+        let map: Snapshot<T> = entries
+            .map(|(name, config)| (Arc::from(name), Arc::new(config)))
+            .collect();
+        let count = map.len();
+        self.snapshot.store(Arc::new(map));
+        count
+    }
+
+    /// Everything, as its file wants it.
+    pub(crate) fn export(&self) -> (DataVersion, BTreeMap<String, T>, Deletions) {
+        let inner = self.inner.lock();
+        let entries = self
+            .snapshot
+            .load()
+            .iter()
+            .map(|(name, config)| (name.to_string(), config.as_ref().clone()))
+            .collect();
+        (inner.version, entries, inner.deleted.clone())
+    }
+
+    /// The entry, if it exists. Cheap: no lock.
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<T>> {
+        self.snapshot.load().get(name).cloned()
+    }
+
+    /// Whether the entry exists.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.snapshot.load().contains_key(name)
+    }
+
+    /// All entries with the version that belongs to them.
+    pub(crate) fn all(&self) -> (DataVersion, Vec<Arc<T>>) {
+        let inner = self.inner.lock();
+        (
+            inner.version,
+            self.snapshot.load().values().cloned().collect(),
+        )
+    }
+
+    /// Number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.snapshot.load().len()
+    }
+
+    /// All names, in order.
+    pub(crate) fn names(&self) -> Vec<Arc<str>> {
+        let mut names: Vec<Arc<str>> = self.snapshot.load().keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Something beside the entries changed that goes with their version.
+    pub(crate) fn touch(&self, now_ms: u64) {
+        self.inner.lock().version.bump(now_ms);
+    }
+
+    /// The version in which the name was deleted; 0 where no deletion is remembered.
+    pub(crate) fn deleted_in(&self, name: &str) -> u64 {
+        self.inner
+            .lock()
+            .deleted
+            .get(name)
+            .map_or(0, |deletion| deletion.version)
+    }
+
+    /// Adds what every table has, without a version of its own.
+    pub(crate) fn add_silently(&self, name: &str, config: T) {
+        let _alone = self.inner.lock();
+        let mut next = self.snapshot.load().as_ref().clone();
+        next.entry(Arc::from(name))
+            .or_insert_with(|| Arc::new(config));
+        self.snapshot.store(Arc::new(next));
+    }
+
+    /// Changes one entry under the table lock: `change` sees what is there and says what shall be. A change gets a
+    /// version above that of what was there, a deletion included, whatever it says itself. `None` from `change`, or a
+    /// full table, leaves everything as it is.
+    pub(crate) fn modify(
+        &self,
+        name: &str,
+        now_ms: u64,
+        change: impl FnOnce(Option<&T>) -> Option<T>,
+    ) -> Option<Change<T>> {
+        let mut inner = self.inner.lock();
+        let known = self.get(name);
+        let mut wanted = change(known.as_deref())?;
+        wanted.keep_own(known.as_deref(), now_ms);
+        if known.as_deref() != Some(&wanted) {
+            let deleted = inner.deleted.get(name).map_or(0, |d| d.version);
+            let floor = known.as_ref().map_or(deleted, |known| known.version());
+            if wanted.version() <= floor {
+                wanted.set_version(floor + 1);
+            }
+        }
+        self.set(&mut inner, name, known, wanted, now_ms)
+    }
+
+    /// Takes over what a peer has, version included. `choose` sees what is there, and the version of a deletion.
+    pub(crate) fn take(
+        &self,
+        name: &str,
+        now_ms: u64,
+        choose: impl FnOnce(Option<&T>, u64) -> Option<T>,
+    ) -> Option<Change<T>> {
+        let mut inner = self.inner.lock();
+        let known = self.get(name);
+        let deleted = inner.deleted.get(name).map_or(0, |d| d.version);
+        let mut wanted = choose(known.as_deref(), deleted)?;
+        wanted.keep_own(known.as_deref(), now_ms);
+        self.set(&mut inner, name, known, wanted, now_ms)
+    }
+
+    fn set(
+        &self,
+        inner: &mut Inner,
+        name: &str,
+        known: Option<Arc<T>>,
+        wanted: T,
+        now_ms: u64,
+    ) -> Option<Change<T>> {
+        match known {
+            Some(known) if *known == wanted => {
+                return Some(Change {
+                    config: known,
+                    changed: false,
+                });
+            }
+            None if self.len() >= T::MAX => return None,
+            _ => {}
+        }
+        let config = Arc::new(wanted);
+        let mut next = self.snapshot.load().as_ref().clone();
+        next.insert(Arc::from(name), config.clone());
+        inner.deleted.remove(name);
+        self.publish(inner, next, name, now_ms);
+        Some(Change {
+            config,
+            changed: true,
+        })
+    }
+
+    /// Removes an entry; the deletion is a version of its own, `at_least` this one. Whether anything changed.
+    pub(crate) fn remove(&self, name: &str, now_ms: u64, at_least: u64) -> bool {
+        let mut inner = self.inner.lock();
+        let mut next = self.snapshot.load().as_ref().clone();
+        let known = next.remove(name);
+        let version = match &known {
+            Some(known) => at_least.max(known.version() + 1),
+            None if at_least > inner.deleted.get(name).map_or(0, |d| d.version) => at_least,
+            None => return false,
+        };
+        if known.is_none_or(|known| known.is_levelled(name)) {
+            remember(&mut inner.deleted, name, version, now_ms);
+        }
+        self.publish(&mut inner, next, name, now_ms);
+        // A removal cannot be said by listing entries: the next registration carries the whole table.
+        inner.changes.clear();
+        true
+    }
+
+    fn publish(&self, inner: &mut Inner, next: Snapshot<T>, name: &str, now_ms: u64) {
+        inner.version.bump(now_ms);
+        inner.sequence += 1;
+        let sequence = inner.sequence;
+        if inner.changes.len() == CHANGES_MAX {
+            inner.changes.pop_front();
+        }
+        inner.changes.push_back((sequence, name.to_owned()));
+        self.snapshot.store(Arc::new(next));
+    }
+
+    /// What a name server that knows everything up to `synced` still needs. The version and the entries belong
+    /// together. `None` asks for everything.
+    pub(crate) fn registration(&self, synced: Option<u64>) -> View<T> {
+        let inner = self.inner.lock();
+        let snapshot = self.snapshot.load_full();
+        let first_kept = inner
+            .changes
+            .front()
+            .map_or(inner.sequence + 1, |(sequence, _)| *sequence);
+        let incremental = synced.filter(|known| known + 1 >= first_kept && *known < inner.sequence);
+        let entries = match incremental {
+            Some(known) => {
+                let mut names: Vec<&str> = inner
+                    .changes
+                    .iter()
+                    .filter(|(sequence, _)| *sequence > known)
+                    .map(|(_, name)| name.as_str())
+                    .collect();
+                names.sort_unstable();
+                names.dedup();
+                names
+                    .iter()
+                    .filter_map(|name| snapshot.get(*name).cloned())
+                    .collect()
+            }
+            None => snapshot.values().cloned().collect(),
+        };
+        View {
+            sequence: inner.sequence,
+            version: inner.version,
+            entries,
+            full: incremental.is_none(),
+        }
+    }
+
+    /// Sequence number of the last change.
+    pub(crate) fn sequence(&self) -> u64 {
+        self.inner.lock().sequence
+    }
+
+    /// The levelled entries and the deletions whose names follow `after`, in order, at most `limit`; and whether there
+    /// are more.
+    pub(crate) fn marks(&self, after: &str, limit: usize) -> (Vec<ConfigMark>, bool) {
+        let inner = self.inner.lock();
+        let snapshot = self.snapshot.load_full();
+        let mut page: BTreeMap<&str, Option<&Arc<T>>> = BTreeMap::new();
+        let live = snapshot
+            .iter()
+            .filter(|(name, config)| config.is_levelled(name))
+            .map(|(name, config)| (name.as_ref(), Some(config)));
+        let gone = inner.deleted.keys().map(|name| (name.as_str(), None));
+        let mut more = false;
+        for (name, config) in live.chain(gone).filter(|(name, _)| *name > after) {
+            page.insert(name, config);
+            if page.len() > limit {
+                page.pop_last();
+                more = true;
+            }
+        }
+        let marks = page
+            .into_iter()
+            .map(|(name, config)| ConfigMark {
+                deleted: config.is_none(),
+                hash: config.map_or_else(String::new, |c| format!("{:016x}", c.content_hash())),
+                name: name.to_owned(),
+                version: config.map_or_else(
+                    || inner.deleted.get(name).map_or(0, |d| d.version),
+                    |c| c.version(),
+                ),
+            })
+            .collect();
+        (marks, more)
+    }
+}
+
+fn remember(deleted: &mut Deletions, name: &str, version: u64, now_ms: u64) {
+    let at_ms = now_ms;
+    deleted.insert(name.to_owned(), Deletion { version, at_ms });
+    deleted.retain(|_, deletion| now_ms.saturating_sub(deletion.at_ms) < DELETION_KEPT_MS);
+    if deleted.len() > DELETIONS_MAX {
+        let oldest = deleted
+            .iter()
+            .min_by_key(|(_, deletion)| deletion.at_ms)
+            .map(|(name, _)| name.clone());
+        oldest.and_then(|name| deleted.remove(&name));
+    }
+}
+
+#[cfg(test)]
+#[path = "table_test.rs"]
+mod tests;

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use support::{Fixture, decode, number, properties_text, pull, request, send};
 use wire::message::batch::{BatchEntry, encode_batch};
+use wire::message::record::RecordView;
 use wire::{Command, RequestCode};
 
 #[tokio::test]
@@ -143,6 +144,50 @@ async fn a_batch_gets_consecutive_offsets_and_keeps_its_properties() {
             .enumerate()
             .all(|(i, message)| message.queue_offset == i as i64)
     );
+}
+
+/// As the C++ client sends a batch of more than 4 KiB: apache/rocketmq 5.4.0 keeps it as one message.
+#[tokio::test]
+async fn a_batch_that_is_packed_as_a_whole_is_unpacked() {
+    use std::io::Write as _;
+    let fix = Fixture::start().await;
+    fix.create_topic("t", 1).await;
+    let entries = ["one", "two"].map(|body| BatchEntry {
+        flag: 0,
+        body: body.as_bytes(),
+        properties: b"",
+    });
+    let pack = |bytes: &[u8]| {
+        let mut packer = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        packer.write_all(bytes).unwrap();
+        packer.finish().unwrap()
+    };
+    let batch = |body: Vec<u8>, sys_flag: &str| {
+        let mut cmd = send("t", 0, &[], "").with_body(body);
+        cmd.ext.put("m", "1");
+        cmd.ext.put("f", sys_flag);
+        cmd
+    };
+    let plain = encode_batch(entries).unwrap();
+    fix.ok(batch(pack(&plain), "1")).await;
+    // The bit of compression is gone with it: these bodies are as they were.
+    let pulled = fix.ok(pull("g", "t", 0, 0, "*", 1_000)).await;
+    let bytes = pulled.body.to_bytes();
+    let stored: Vec<(String, i32)> = RecordView::each(&bytes)
+        .map(|view| view.unwrap())
+        .map(|view| {
+            (
+                String::from_utf8_lossy(view.body).into_owned(),
+                view.sys_flag,
+            )
+        })
+        .collect();
+    assert_eq!(stored, [("one".to_owned(), 0), ("two".to_owned(), 0)]);
+    // Not announced, not zlib, or more than a message may hold.
+    let bomb = pack(&vec![0; 5 << 20]);
+    for (body, sys_flag) in [(pack(&plain), "0"), (b"none".to_vec(), "1"), (bomb, "1")] {
+        assert_eq!(fix.call(batch(body, sys_flag)).await.code, 13);
+    }
 }
 
 #[tokio::test]

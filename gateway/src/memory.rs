@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
+/// The least that [`Budget::take_part`] asks for, bytes.
+const PART_MIN: usize = 1 << 20;
+
 /// Bytes that may be held at a time.
 #[derive(Debug)]
 pub struct Budget {
@@ -65,6 +68,19 @@ impl Budget {
         }
     }
 
+    /// A fitting part for a request that would take up to `wanted` bytes: less, the less is left, so that one more
+    /// finds some.
+    pub async fn take_part(self: &Arc<Self>, wanted: usize) -> Held {
+        let left = self.max.saturating_sub(self.used());
+        self.take(wanted.min((left / 8).max(PART_MIN))).await
+    }
+
+    /// Whether more than three quarters are held.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.used() > self.max / 4 * 3
+    }
+
     /// Bytes held.
     #[must_use]
     pub fn used(&self) -> usize {
@@ -73,6 +89,12 @@ impl Budget {
 }
 
 impl Held {
+    /// Bytes of this part.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Takes `more` bytes; false where so many are not left.
     #[must_use]
     pub fn grow(&mut self, more: usize) -> bool {
@@ -126,6 +148,19 @@ mod tests {
         assert!(!budget.empty().grow(1));
         drop(whole);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn parts_shrink_as_the_budget_does() {
+        let budget = Budget::new(16 * PART_MIN);
+        let first = budget.take_part(8 * PART_MIN).await;
+        assert_eq!(first.bytes(), 2 * PART_MIN);
+        let most = budget.hold(11 * PART_MIN);
+        assert!(budget.is_short());
+        assert_eq!(budget.take_part(8 * PART_MIN).await.bytes(), PART_MIN);
+        drop(most);
+        assert!(!budget.is_short());
+        assert_eq!(budget.take_part(7).await.bytes(), 7);
     }
 
     #[tokio::test]

@@ -23,6 +23,15 @@ pub struct Doors {
 
 impl Doors {
     pub fn open() -> Result<Doors> {
+        Doors::open_with(&[])
+    }
+
+    /// Sends are answered from the page cache: for tests that move many messages and look at no disk.
+    pub fn open_fast() -> Result<Doors> {
+        Doors::open_with(&["--flush-mode", "async"])
+    }
+
+    fn open_with(more: &[&str]) -> Result<Doors> {
         let dir = tempfile::tempdir()?;
         if let Ok(peer) = std::env::var("GANTRY_PEER") {
             let (namesrv, broker) = peer.split_once(',').context("GANTRY_PEER=NAMESRV,BROKER")?;
@@ -33,7 +42,7 @@ impl Doors {
                 gantry: None,
             });
         }
-        let gantry = Gantry::up(dir.path(), &[])?;
+        let gantry = Gantry::up(dir.path(), more)?;
         Ok(Doors {
             namesrv: gantry.addr("namesrv"),
             broker: gantry.addr("broker"),

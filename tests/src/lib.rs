@@ -4,6 +4,7 @@
 //! cannot hide behind the same fault here.
 
 pub mod acceptance;
+pub mod bulk;
 pub mod cluster;
 pub mod doors;
 pub mod fleet;

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
-use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
@@ -134,15 +133,6 @@ impl Postgres {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        Ok(())
-    }
-
-    /// Stops the server from answering without ending it (SIGSTOP), or lets it go on: a host that is cut off.
-    pub fn freeze(&self, frozen: bool) -> Result<()> {
-        let file = std::fs::read_to_string(self.data().join("postmaster.pid"))?;
-        let pid = file.lines().next().unwrap_or_default().trim().parse()?;
-        let pid = Pid::from_raw(pid).context("pid 0")?;
-        kill_process(pid, if frozen { Signal::STOP } else { Signal::CONT })?;
         Ok(())
     }
 

@@ -1,10 +1,10 @@
 //! The unmodified Java client, and messages that cross between it, curl and WebSocket.
 
-use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use gantry_tests::bulk::{Abilities, number, numbers, ten_thousand};
 use gantry_tests::doors::Doors;
 use gantry_tests::http::{body_of, text};
 use gantry_tests::java::Java;
@@ -61,83 +61,26 @@ impl Run {
     }
 }
 
-fn number(line: &Value) -> u64 {
-    line["n"]
-        .as_u64()
-        .or_else(|| line["properties"]["n"].as_str()?.parse().ok())
-        .unwrap()
-}
-
-fn numbers(lines: &[Value]) -> Vec<u64> {
-    let mut all: Vec<u64> = lines.iter().map(number).collect();
-    all.sort_unstable();
-    all
-}
-
 #[test]
 fn ten_thousand_messages_of_every_send_mode_arrive_once_as_they_were_sent() {
     run(async |run| {
-        let topic = run.doors.name("bulk");
-        let common = [
-            "--tags",
-            "red,green",
-            "--keys",
-            "k-",
-            "--prop",
-            "colour=grün ✓",
-            "--prop",
-            "spaced= a  b ",
-        ];
-        let mut sent = Vec::new();
-        for (mode, first, count) in [
-            ("sync", "0", "200"),
-            ("async", "1000", "8000"),
-            ("batch", "10000", "1600"),
-            ("oneway", "20000", "200"),
-        ] {
-            let mut args = vec![
-                "--mode", mode, "--first", first, "--count", count, "--size", "300",
-            ];
-            args.extend(common);
-            sent.extend(run.produce(&topic, &args).await);
-        }
-        assert_eq!(sent.len(), 10_000);
-        let seen = run
-            .consume(
-                &topic,
-                &run.doors.name("g"),
-                &["--expect", "10000", "--timeout", "90", "--settle", "2000"],
-            )
-            .await;
-        assert_eq!(numbers(&seen), numbers(&sent), "each once");
+        let can = Abilities {
+            tells_places: true,
+            lists_properties: true,
+        };
+        ten_thousand(&run.java, &run.namesrv, &run.doors.name("bulk"), can).await;
+    });
+}
 
-        let sent: HashMap<u64, &Value> = sent.iter().map(|line| (number(line), line)).collect();
-        let mut places = BTreeMap::new();
-        for delivery in &seen {
-            let n = number(delivery);
-            let send = sent[&n];
-            assert_eq!(delivery["body"], send["body"], "body of {n}");
-            assert_eq!(
-                text(delivery, "tags"),
-                if n.is_multiple_of(2) { "red" } else { "green" }
-            );
-            assert_eq!(text(delivery, "keys"), format!("k-{n}"));
-            assert_eq!(text(&delivery["properties"], "colour"), "grün ✓");
-            assert_eq!(text(&delivery["properties"], "spaced"), " a  b ");
-            assert_eq!(delivery["reconsumeTimes"], 0);
-            // a one-way send has no answer to compare with
-            if send["status"].is_string() {
-                assert_eq!(text(send, "status"), "SEND_OK");
-                assert_eq!(delivery["msgId"], send["msgId"], "id of {n}");
-                assert_eq!(
-                    (&delivery["queue"], &delivery["offset"]),
-                    (&send["queue"], &send["offset"]),
-                    "place of {n}"
-                );
-            }
-            let place = (delivery["queue"].as_i64(), delivery["offset"].as_i64());
-            assert_eq!(places.insert(place, n), None, "two messages at {place:?}");
-        }
+#[test]
+fn ten_thousand_messages_of_client_4_9_8_arrive_once_as_they_were_sent() {
+    run(async |run| {
+        let can = Abilities {
+            tells_places: true,
+            lists_properties: true,
+        };
+        let old = Java::old(run.doors.dir()).unwrap();
+        ten_thousand(&old, &run.namesrv, &run.doors.name("bulk"), can).await;
     });
 }
 

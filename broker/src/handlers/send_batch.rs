@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use store::MessageDraft;
 use wire::Command;
+use wire::inflate::inflate;
 use wire::message::batch::decode_batch;
+use wire::message::flags;
 use wire::message::id::offset_msg_id;
 use wire::message::properties::{PropertiesView, names as property, push};
 use wire::message::record::RecordFields;
@@ -37,8 +39,19 @@ pub(crate) fn store(
     }
     let body = cmd.body.to_bytes();
     check_body(broker, body.len())?;
-    let entries =
-        decode_batch(&body).map_err(|error| BrokerError::MessageIllegal(error.to_string()))?;
+    let illegal = |error: wire::WireError| BrokerError::MessageIllegal(error.to_string());
+    let unpacked;
+    let mut sys_flag = request.client_sys_flag();
+    let entries = match decode_batch(&body) {
+        Ok(entries) => entries,
+        Err(_) if is_packed(sys_flag) => {
+            let limit = broker.live.message_size_bytes();
+            unpacked = inflate(&body, limit, "compressed batch").map_err(illegal)?;
+            sys_flag &= !(flags::COMPRESSED | flags::COMPRESSION_MASK);
+            decode_batch(&unpacked).map_err(illegal)?
+        }
+        Err(error) => return Err(illegal(error)),
+    };
     if entries.len() > BATCH_MAX {
         return Err(BrokerError::MessageIllegal(format!(
             "the batch has {} messages, the limit is {BATCH_MAX}",
@@ -66,7 +79,7 @@ pub(crate) fn store(
                 topic: request.topic,
                 queue_id,
                 flag: entry.flag,
-                sys_flag: request.client_sys_flag(),
+                sys_flag,
                 born_ts_ms: request.born_ts_ms,
                 born_host: peer,
                 store_host: broker.store_host,
@@ -112,6 +125,13 @@ pub(crate) fn store(
             .map(str::to_owned),
         want_flushed: request.want_flushed,
     })
+}
+
+/// Whether the batch may be packed as a whole: the C++ client does so from 4 KiB on. Its messages are then stored unpacked,
+/// since a consumer knows only messages with packed bodies.
+fn is_packed(sys_flag: i32) -> bool {
+    let kind = sys_flag & flags::COMPRESSION_MASK;
+    sys_flag & flags::COMPRESSED != 0 && (kind == 0 || kind == flags::COMPRESSION_ZLIB)
 }
 
 /// An entry's own properties, less what only the broker may say.

@@ -49,6 +49,7 @@ mod mapped_file_queue;
 mod open;
 mod options;
 mod query;
+mod queue_ends;
 mod record;
 mod removed;
 mod retention;

@@ -11,6 +11,7 @@ use crate::gate::Gate;
 use crate::layout::{Layout, Sizes, UNIT_BYTES, make_dirs, sync_dir};
 use crate::maintain::Maintainer;
 use crate::options::FlushPolicy;
+use crate::queue_ends;
 use crate::record::unit_of;
 use crate::removed::Removed;
 use crate::shared::Shared;
@@ -80,6 +81,9 @@ pub(crate) fn open(
         restart: false,
     };
     let loaded = consume_queue::load(&table, &root, trust, |topic| removed.before(topic))?;
+    if log_min > 0 {
+        queue_ends::restore(&*disk, &layout, &table, &removed)?;
+    }
     let empty = loaded.queues == 0;
     let from = if loaded.rebuild || empty {
         log_min

@@ -1,9 +1,10 @@
 //! Deletes the oldest log files, and what of the queues points into them.
 //!
 //! ```text
-//! retire   positions whose records begin before the border are hidden from every reader
+//! retire   queue files and checkpoint are synced as far as the border;
+//!          positions whose records begin before the border are hidden from every reader
 //!          (the owner puts again what must stay: it still reads the log, and hidden positions)
-//! remove   queue files and checkpoint are synced as far as the border
+//! remove   the ends of queues that lose all their messages are written down
 //!          each log file, oldest first: out of the list, unlinked, directory synced
 //!          queue files before the last one that hold nothing else: unlinked
 //! ```
@@ -16,6 +17,7 @@ use crate::consume_queue::ConsumeQueue;
 use crate::disk::DiskUsage;
 use crate::layout::sync_dir;
 use crate::mapped_file::MappedFile;
+use crate::queue_ends;
 use crate::shared::Shared;
 use crate::{PhysicalOffset, QueueEntry, QueueOffset, Store, StoreError};
 use std::io;
@@ -247,6 +249,7 @@ impl Retiring {
         let shared = &*store.shared;
         let mut cleaned = Cleaned::default();
         let maintainer = shared.maintainer.lock();
+        queue_ends::write(&*shared.disk, &shared.layout, &shared.queues)?;
         remove_log_files(shared, self.before, &mut cleaned)?;
         cleaned.min_physical = PhysicalOffset::new(shared.log.files().min());
         self.removed = true;

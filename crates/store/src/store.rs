@@ -457,6 +457,7 @@ impl Store {
             }
             return Err(error);
         }
+        crate::queue_ends::forget(&*shared.disk, &shared.layout, topic)?;
         for queue in &queues {
             shared.queues.remove_files(queue)?;
         }

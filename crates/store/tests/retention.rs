@@ -300,3 +300,58 @@ fn readers_and_writers_at_work_never_see_a_record_that_is_not_theirs() {
     assert_eq!(all.len() as u64, range.max.since(range.min));
     assert!(all[0].physical_offset >= store.min_physical());
 }
+
+/// BL-06 (nats-io/nats-server#7556, apache/iggy#2572) where nothing in the log could tell it again: positions of a queue
+/// whose messages are all gone are never given out twice.
+#[test]
+fn an_emptied_queue_goes_on_where_it_was_after_any_flipped_bit() {
+    let dir = tempfile::tempdir().unwrap();
+    let bench = Bench::new(dir.path());
+    bench.append("quiet", 8);
+    bench.append("busy", 20);
+    bench.clock.advance(Duration::from_secs(10));
+    let now_ms = i64::try_from(bench.clock.now_ms()).unwrap();
+    assert!(bench.store.roll_if_older(now_ms).unwrap());
+    bench.settle();
+    bench.store.clean_expired(now_ms).unwrap();
+    bench.append("busy", 1);
+    let end = bench.store.queue("quiet", 0).max;
+    assert_eq!(
+        (bench.store.queue("quiet", 0).min, end),
+        (8.into(), 8.into())
+    );
+    let clock = bench.clock.clone();
+    bench.store.close().unwrap();
+    drop(bench);
+    let units = dir.path().join("consumequeue/quiet/0/00000000000000000100");
+    let ends = dir.path().join("queue-ends");
+    for (path, from, to) in [
+        (&units, 40, 60),
+        (&ends, 0, fs::metadata(&ends).unwrap().len()),
+    ] {
+        let whole = fs::read(path).unwrap();
+        for bit in (from * 8..to * 8).step_by(5) {
+            let mut damaged = whole.clone();
+            damaged[bit as usize / 8] ^= 1 << (bit % 8);
+            fs::write(path, &damaged).unwrap();
+            let again = Bench::with(dir.path(), clock.clone());
+            let max = again.store.queue("quiet", 0).max;
+            assert_eq!(max, end, "{} bit {bit}", path.display());
+            again.store.close().unwrap();
+            drop(again);
+            fs::write(path, &whole).unwrap();
+        }
+    }
+    fs::remove_dir_all(dir.path().join("consumequeue")).unwrap();
+    let again = Bench::with(dir.path(), clock);
+    again.append("quiet", 1);
+    let entries = again
+        .store
+        .entries("quiet", 0, QueueOffset::ZERO, 9)
+        .unwrap();
+    assert_eq!(entries[0].queue_offset, end);
+    // A topic that is removed and comes again begins at 0.
+    again.store.remove_topic("quiet").unwrap();
+    again.append("quiet", 1);
+    assert_eq!(again.first_readable("quiet"), QueueOffset::ZERO);
+}

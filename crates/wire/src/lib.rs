@@ -32,6 +32,7 @@ pub mod frame;
 mod header_binary;
 mod header_json;
 pub mod headers;
+pub mod inflate;
 pub mod json;
 pub mod language;
 pub mod message;

@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// Waits for a connection of the pool and for one statement at most so long.
 const STATEMENT_LIMIT: Duration = Duration::from_secs(10);
+/// A server that is cut off does not take the farewell.
+const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 /// Connections of one gateway to its store.
 const CONNECTIONS: u32 = 4;
 
@@ -67,9 +69,10 @@ impl Db {
         limited(asked).await
     }
 
-    /// Ends all connections.
+    /// Ends all connections; one that is stuck is left to the end of the process.
     pub async fn close(&self) {
-        on!(self, pool => pool.close().await);
+        let closed = async { on!(self, pool => pool.close().await) };
+        tokio::time::timeout(CLOSE_LIMIT, closed).await.ok();
     }
 }
 

@@ -7,6 +7,7 @@
 
 use super::problem;
 use crate::error::{ApiError, Code};
+use crate::memory::Budget;
 use crate::params::new_ulid;
 use axum::http::Method;
 use clock::Clock;
@@ -27,6 +28,8 @@ const HEAD_TIME: Duration = Duration::from_secs(10);
 const IDLE_TIME: Duration = Duration::from_secs(90);
 /// A client that takes no byte of an answer.
 const WRITE_TIME: Duration = Duration::from_secs(30);
+/// The same while memory for answers is short, and how often that is looked at.
+const WRITE_TIME_SHORT: Duration = Duration::from_secs(5);
 
 /// Header lines and bytes of a block that is never too large for the library.
 const LINES_FINE: usize = 512;
@@ -74,6 +77,8 @@ pub(super) struct Watched {
     gateway: String,
     /// Largest request body, bytes.
     request_max: usize,
+    /// Memory of the answers that clients have yet to take.
+    answers: Arc<Budget>,
     /// When the head that is being read began.
     head_since: Option<Instant>,
     /// Bytes and line feeds read since then.
@@ -90,6 +95,7 @@ impl Watched {
         clock: Arc<dyn Clock>,
         gateway: String,
         request_max: usize,
+        answers: Arc<Budget>,
     ) -> Self {
         let idle_since = Instant::now();
         Self {
@@ -98,6 +104,7 @@ impl Watched {
             clock,
             gateway,
             request_max,
+            answers,
             head_since: None,
             head_read: (0, 0),
             idle_since,
@@ -179,10 +186,20 @@ impl Watched {
             return result;
         }
         let since = *self.write_blocked_since.get_or_insert_with(Instant::now);
-        if self.phase.get() != FREE && self.expired(since + WRITE_TIME, cx) {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        if self.phase.get() == FREE {
+            return Poll::Pending;
         }
-        Poll::Pending
+        let mut look = since;
+        while look < since + WRITE_TIME {
+            look += WRITE_TIME_SHORT;
+            if !self.expired(look, cx) {
+                return Poll::Pending;
+            }
+            if self.answers.is_short() {
+                break;
+            }
+        }
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 

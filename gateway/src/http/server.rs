@@ -97,6 +97,7 @@ async fn connection(
         Arc::clone(&state.clock),
         state.gateway_id.clone(),
         state.request_max(),
+        Arc::clone(&state.answers),
     );
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         if request.version() == Version::HTTP_2 {

@@ -170,7 +170,9 @@ async fn take(
         let mut popped = if state.draining.is_cancelled() {
             Popped::default()
         } else {
-            state.upstream.pop(request).await?
+            let mut part = request.clone();
+            part.max_bytes = u32::try_from(held.bytes()).unwrap_or(request.max_bytes);
+            state.upstream.pop(&part).await?
         };
         gap.append(&mut popped.gap);
         let now = Instant::now();
@@ -206,7 +208,7 @@ async fn take(
 /// Memory for what a pop may bring; messages stay with the broker while clients have yet to take so many others.
 async fn room(state: &AppState, request: &PopRequest) -> Result<Held, ApiError> {
     let bytes = usize::try_from(request.max_bytes).unwrap_or(usize::MAX);
-    let taken = tokio::time::timeout_at(request.deadline, state.answers.take(bytes)).await;
+    let taken = tokio::time::timeout_at(request.deadline, state.answers.take_part(bytes)).await;
     taken.map_err(|_| {
         let detail = "clients have yet to take as many bytes of messages as the gateway may hold; try again, or use \
                       another gateway";

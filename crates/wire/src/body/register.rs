@@ -6,18 +6,19 @@
 //! text:     name readQueues writeQueues perm filterType attributesJSON
 //! ```
 
-use std::io::{Read, Write};
+use std::io::Write;
 
 use serde::{Deserialize, Serialize};
 
 use super::{DataVersion, FilterType, TopicConfig, TopicConfigTable};
+use crate::inflate::inflate;
 use crate::message::reader::Reader;
 use crate::{WireError, json, version};
 
 const WHAT: &str = "register body";
 
 /// A deflated body may not grow beyond this, bytes.
-const INFLATED_MAX_BYTES: u64 = 64 << 20;
+const INFLATED_MAX_BYTES: usize = 64 << 20;
 
 /// The topics of a broker, all of them or the ones that changed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -46,7 +47,7 @@ impl RegisterBody {
     /// [`WireError::TooLong`] when it inflates beyond 64 MiB.
     pub fn decode(body: &[u8], frame_version: i32, compressed: bool) -> Result<Self, WireError> {
         if compressed || body.first() == Some(&0x78) {
-            let inflated = inflate(body)?;
+            let inflated = inflate(body, INFLATED_MAX_BYTES, WHAT)?;
             return if inflated.first() == Some(&b'{') {
                 Self::from_json(&inflated, frame_version)
             } else {
@@ -119,25 +120,6 @@ pub fn check_crc32(header_crc32: i64, body: &[u8]) -> Result<(), WireError> {
             actual,
         }),
     }
-}
-
-fn inflate(body: &[u8]) -> Result<Vec<u8>, WireError> {
-    let mut inflated = Vec::new();
-    let mut reader = flate2::read::ZlibDecoder::new(body).take(INFLATED_MAX_BYTES + 1);
-    let read = reader
-        .read_to_end(&mut inflated)
-        .map_err(|_| WireError::Malformed {
-            what: WHAT,
-            why: "not a zlib stream",
-        })?;
-    if u64::try_from(read).unwrap_or(u64::MAX) > INFLATED_MAX_BYTES {
-        return Err(WireError::TooLong {
-            what: WHAT,
-            size: read,
-            limit: 64 << 20,
-        });
-    }
-    Ok(inflated)
 }
 
 fn from_parts(bytes: &[u8]) -> Result<RegisterBody, WireError> {

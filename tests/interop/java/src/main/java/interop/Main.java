@@ -10,7 +10,9 @@ import java.util.Arrays;
  * produce --namesrv A --topic T [--mode sync|async|oneway|batch] [--count N] [--first N] [--size B] [--batch N]
  *         [--tags a,b] [--keys prefix] [--prop name=value]... [--body base64]
  * consume --namesrv A --topic T --group G [--tags expr] [--expect N] [--timeout s] [--settle ms] [--threads N]
- *         [--batch N] [--max-reconsume N] [--fail always|first] [--delay-level N]
+ *         [--batch N] [--max-reconsume N] [--fail always|first] [--delay-level N] [--from first|last|yyyyMMddHHmmss]
+ *         [--model broadcast] [--instance name] [--pause ms] [--orderly true [--suspend ms]]
+ * lite    --namesrv A --topic T --group G [--assign first|offset] [--expect N] [--timeout s]
  * admin   ARGS of mqadmin
  * admins  many of them: see {@link AdminSession}
  * </pre>
@@ -26,6 +28,7 @@ public final class Main {
             case "produce" -> Produce.run(new Options(rest));
             case "consume" -> Consume.run(new Options(rest));
             case "admins" -> AdminSession.run();
+            case "lite" -> Lite.run(new Options(rest));
             case "admin" -> org.apache.rocketmq.tools.command.MQAdminStartup.main(rest);
             default -> {
                 System.err.println("usage: produce|consume|lite|admin|admins ...");

@@ -400,3 +400,61 @@ async fn large_bodies_stop_an_answer_early() {
     assert!(page["items"][0].get("text").is_none());
     cluster.stop().await;
 }
+
+/// Log files of 64 KiB that are kept for a second.
+async fn short_lived() -> Cluster {
+    let cluster = Cluster::start_all(
+        1,
+        1,
+        |_| {},
+        |broker| {
+            broker.segment.size = node::ByteSize(64 << 10);
+            broker.retention.time = node::Millis(1_000);
+            broker.retention.check_interval = node::Millis(100);
+        },
+    )
+    .await;
+    let made = cluster.ns("PUT", "/topics/t", r#"{"queues":2}"#).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    cluster
+}
+
+#[tokio::test]
+async fn what_retention_deleted_is_a_gap_or_ends_a_strict_read() {
+    let cluster = short_lived().await;
+    let start = browse(&cluster, 0, "").await;
+    let large = "x".repeat(8 << 10);
+    for _ in 0..40 {
+        send(&cluster, &large, "big").await;
+    }
+    let cursor = text(&start, "cursor");
+    let end = Instant::now() + Duration::from_secs(15);
+    let strict = format!("from={cursor}&limit=1&strict=true");
+    while get(&cluster, 0, &strict).await.status == 200 {
+        assert!(Instant::now() < end, "nothing is deleted");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    get(&cluster, 0, &strict)
+        .await
+        .problem(410, "cursor_expired");
+    let (mut from, mut found, mut skipped) = (cursor.to_owned(), 0, 0);
+    loop {
+        let page = browse(&cluster, 0, &format!("from={from}&limit=3")).await;
+        found += texts(&page).len();
+        if !page["gap"].is_null() {
+            assert_eq!(page["gap"]["reason"], "retention");
+            skipped += page["gap"]["skipped"].as_u64().unwrap();
+        }
+        from = text(&page, "cursor").to_owned();
+        if page["caughtUp"] == true {
+            break;
+        }
+    }
+    assert!(skipped > 0);
+    assert_eq!(
+        found as u64 + skipped,
+        40,
+        "each message is given or counted"
+    );
+    cluster.stop().await;
+}

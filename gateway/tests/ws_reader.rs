@@ -494,3 +494,51 @@ async fn bad_subscriptions_are_refused_and_end_nothing_else() {
     assert_eq!(ack["code"], "invalid_field");
     cluster.stop().await;
 }
+
+/// Log files of 64 KiB that are kept for a second: what a reader was too late for is counted.
+#[tokio::test]
+async fn a_reader_is_told_what_retention_deleted() {
+    let cluster = Cluster::start_all(
+        1,
+        1,
+        |_| {},
+        |broker| {
+            broker.segment.size = node::ByteSize(64 << 10);
+            broker.retention.time = node::Millis(1_000);
+            broker.retention.check_interval = node::Millis(100);
+        },
+    )
+    .await;
+    cluster.ns("PUT", "/topics/t", r#"{"queues":2}"#).await;
+    let mut socket = open(cluster.addr()).await;
+    let ok = subscribe(&mut socket, json!({"from": "earliest", "credit": 5})).await;
+    let large = "x".repeat(8 << 10);
+    for _ in 0..40 {
+        send(&cluster, &large, json!({})).await;
+    }
+    let mut got = frames(&mut socket, |f| count(f) == 5).await;
+    let strict = format!(
+        "/topics/t/messages?from={}&strict=true&limit=1",
+        text(&ok, "cursor")
+    );
+    let end = Instant::now() + Duration::from_secs(15);
+    while cluster.ns("GET", &strict, "").await.status == 200 {
+        assert!(Instant::now() < end, "nothing is deleted");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // Well behind the newest file.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    socket
+        .say(json!({"op": "credit", "sub": "r", "messages": 100}))
+        .await;
+    let rest = frames(&mut socket, |f| {
+        count(f) as u64 + skipped(f, "retention") >= 35
+    })
+    .await;
+    got.extend(rest);
+    assert_eq!(count(&got) as u64 + skipped(&got, "retention"), 40);
+    send(&cluster, "after", json!({})).await;
+    let after = frames(&mut socket, |f| count(f) == 1).await;
+    assert_eq!(texts(&after), ["after"]);
+    cluster.stop().await;
+}

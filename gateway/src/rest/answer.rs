@@ -2,11 +2,15 @@
 
 use crate::error::{ApiError, Code};
 use crate::http::Call;
+use crate::http::guarded::Guarded;
+use crate::memory::Held;
 use crate::render::Members;
+use crate::state::AppState;
 use crate::upstream::{Precondition, etag};
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use tokio::time::Instant;
 
 /// A JSON answer.
 pub(super) fn json(status: StatusCode, mut body: Vec<u8>) -> Response {
@@ -18,6 +22,32 @@ pub(super) fn json(status: StatusCode, mut body: Vec<u8>) -> Response {
         HeaderValue::from_static("application/json"),
     );
     response
+}
+
+/// A JSON answer whose memory is counted until the client has taken it.
+pub(super) fn counted(mut body: Vec<u8>, mut held: Held) -> Response {
+    body.push(b'\n');
+    held.set(body.len());
+    let mut response = json(StatusCode::OK, Vec::new());
+    *response.body_mut() = Body::new(Guarded::new(body.into(), held, drop));
+    response
+}
+
+/// Memory for the messages of an answer; they stay with the broker while clients have yet to take so many others.
+///
+/// # Errors
+/// `overloaded` where there is none until the deadline.
+pub(super) async fn room(
+    state: &AppState,
+    bytes: usize,
+    deadline: Instant,
+) -> Result<Held, ApiError> {
+    let taken = tokio::time::timeout_at(deadline, state.answers.take_part(bytes)).await;
+    taken.map_err(|_| {
+        let detail = "clients have yet to take as many bytes of messages as the gateway may hold; try again, or use \
+                      another gateway";
+        ApiError::new(Code::Overloaded, detail).with("limit", state.config.answers_max.bytes())
+    })
 }
 
 /// A JSON answer with its version.

@@ -3,6 +3,7 @@
 use super::answer;
 use crate::error::{ApiError, Code};
 use crate::http::Call;
+use crate::memory::Held;
 use crate::page::limit;
 use crate::params::Query;
 use crate::reader::{self, Cursor, Floor, Limits, Merge, Opened, Order, Origin, TagFilter, Until};
@@ -10,7 +11,6 @@ use crate::render::{BodyFormat, Members, record};
 use crate::state::AppState;
 use crate::upstream::Record;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Response;
 use std::sync::Arc;
 use std::time::Duration;
@@ -133,11 +133,10 @@ pub(crate) async fn browse(
     let wanted = wanted(&state, &call, topic)?;
     let deadline = call.deadline(wanted.wait);
     let until = (call.started() + wanted.wait).min(deadline);
-    let found = read(&state, topic, &wanted, until, deadline).await?;
-    Ok(answer::json(
-        StatusCode::OK,
-        show(&state, topic, &wanted, &found),
-    ))
+    let (found, held) = read(&state, topic, &wanted, until, deadline).await?;
+    let shown = show(&state, topic, &wanted, &found);
+    drop(found);
+    Ok(answer::counted(shown, held))
 }
 
 /// What a browse found.
@@ -156,23 +155,26 @@ async fn read(
     wanted: &Wanted,
     until: Instant,
     deadline: Instant,
-) -> Result<Found, ApiError> {
+) -> Result<(Found, Held), ApiError> {
     let mut origin = wanted.origin.clone();
     let mut scanned = 0;
     loop {
+        let held = answer::room(state, BYTES_MAX + BUFFER_MAX, deadline).await?;
         let mut found = once(state, topic, wanted, &origin, deadline).await?;
         found.scanned += scanned;
         let enough =
             !found.items.is_empty() || found.deleted > 0 || wanted.order == Order::Descending;
         let over = Instant::now() >= until || state.draining.is_cancelled() || !found.caught_up;
         if enough || over || wanted.until != Until::Now {
-            return Ok(found);
+            return Ok((found, held));
         }
+        drop(held);
+        let nothing = || state.answers.empty();
         let tail = state.tails.join(state, topic, deadline).await?;
         tokio::select! {
             () = tail.beyond(&found.cursor.brokers, wanted.queue.as_ref()) => {}
-            () = tokio::time::sleep_until(until) => return Ok(found),
-            () = state.draining.cancelled() => return Ok(found),
+            () = tokio::time::sleep_until(until) => return Ok((found, nothing())),
+            () = state.draining.cancelled() => return Ok((found, nothing())),
         }
         scanned = found.scanned;
         origin = Origin::Cursor(found.cursor);

@@ -9,7 +9,6 @@ use crate::render::{BodyFormat, Members, peeked};
 use crate::state::AppState;
 use axum::Router;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::get;
 use std::time::Duration;
@@ -39,6 +38,7 @@ pub(crate) async fn peek(State(state): State<AppState>, call: Call) -> Result<Re
     };
     let (limit, deadline) = (limit(&query)?, call.deadline(Duration::ZERO));
     let upstream = &state.upstream;
+    let held = answer::room(&state, BYTES_MAX, deadline).await?;
     let page = upstream
         .peek(group, query.get("topic"), limit, BYTES_MAX, deadline)
         .await?;
@@ -57,5 +57,5 @@ pub(crate) async fn peek(State(state): State<AppState>, call: Call) -> Result<Re
     object.boolean("paused", page.paused);
     answer::partial(object.member("partial"), &page.partial);
     object.close();
-    Ok(answer::json(StatusCode::OK, out))
+    Ok(answer::counted(out, held))
 }

@@ -166,7 +166,8 @@ async fn take(
     let mut gap = Vec::new();
     let mut place = None;
     loop {
-        let held = room(state, request).await?;
+        let bytes = usize::try_from(request.max_bytes).unwrap_or(usize::MAX);
+        let held = answer::room(state, bytes, request.deadline).await?;
         let mut popped = if state.draining.is_cancelled() {
             Popped::default()
         } else {
@@ -203,17 +204,6 @@ async fn take(
             return Ok((popped, state.answers.empty()));
         }
     }
-}
-
-/// Memory for what a pop may bring; messages stay with the broker while clients have yet to take so many others.
-async fn room(state: &AppState, request: &PopRequest) -> Result<Held, ApiError> {
-    let bytes = usize::try_from(request.max_bytes).unwrap_or(usize::MAX);
-    let taken = tokio::time::timeout_at(request.deadline, state.answers.take_part(bytes)).await;
-    taken.map_err(|_| {
-        let detail = "clients have yet to take as many bytes of messages as the gateway may hold; try again, or use \
-                      another gateway";
-        ApiError::new(Code::Overloaded, detail).with("limit", state.config.answers_max.bytes())
-    })
 }
 
 fn no_place(state: &AppState) -> ApiError {

@@ -325,7 +325,7 @@ impl Driver {
                 Action::OpenReader { sub, spec } => self.open_reader(sub, spec),
                 Action::Read { sub, wanted } => {
                     let reading = self.readers.get_mut(&sub);
-                    if let Some(job) = reading.and_then(|r| r.read(sub, wanted)) {
+                    if let Some(job) = reading.and_then(|r| r.read(&self.state, sub, wanted)) {
                         self.jobs.push(Box::pin(job));
                     }
                 }

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::action::Event;
 use super::jobs::{Done, refusal};
 use super::reader_fields::ReaderSubscribe;
+use super::subscription::TURN_BYTES;
 use crate::error::{ApiError, Code};
 use crate::params::{check_namespace, check_topic};
 use crate::reader::{Feed, FeedOptions, Origin, TagFilter, Wanted};
@@ -38,17 +39,21 @@ impl Reading {
     /// A read in place of the one under way, if any: only one that watches is ever replaced.
     pub(super) fn read(
         &mut self,
+        state: &AppState,
         sub: u32,
         wanted: Wanted,
     ) -> Option<impl Future<Output = Done> + Send + use<>> {
         self.stop.cancel();
         self.stop = CancellationToken::new();
         let (feed, stop) = (Arc::clone(self.feed.as_ref()?), self.stop.clone());
+        let answers = Arc::clone(&state.answers);
         Some(async move {
             let reading = async {
                 let mut feed = feed.lock().await;
                 let mut wanted = wanted;
                 loop {
+                    // Messages stay with the broker while clients have yet to take as many as the gateway may hold.
+                    drop(answers.take(TURN_BYTES).await);
                     match feed.next(wanted).await {
                         // The tail says when the topic is gone for good.
                         Err(error)

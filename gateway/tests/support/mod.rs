@@ -90,6 +90,16 @@ impl Cluster {
         gateways: usize,
         change: impl Fn(&mut Config),
     ) -> Self {
+        Self::start_all(brokers, gateways, change, |_| {}).await
+    }
+
+    /// As [`Cluster::start_with`], with settings of the brokers too.
+    pub(crate) async fn start_all(
+        brokers: usize,
+        gateways: usize,
+        change: impl Fn(&mut Config),
+        change_broker: impl Fn(&mut broker::Config),
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let context = Context::quiet(Arc::new(SystemClock::new()));
         let names = namesrv::Config {
@@ -100,7 +110,8 @@ impl Cluster {
         let namesrv = namesrv::start(names, context.clone()).await.unwrap();
         let mut running = Vec::new();
         for i in 0..brokers {
-            let config = broker_config(&dir, i, &namesrv);
+            let mut config = broker_config(&dir, i, &namesrv);
+            change_broker(&mut config);
             running.push(broker::start(config, &context).await.unwrap());
         }
         let mut config = config(&dir);

@@ -1,0 +1,121 @@
+//! A feed behind the ring of its topic: old messages from the brokers, merged in the order of storing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{CALL, CHUNK_BYTES, CHUNK_MESSAGES, Chunk, Feed, GapReason, Wanted};
+use crate::error::{ApiError, Code};
+use crate::reader::merge::{Limits, Merge, Order};
+use crate::reader::view::{self, Opened};
+
+/// Bytes read ahead while catching up.
+const BUFFER_MAX: usize = 256 * 1024;
+/// Messages examined in one step of catching up.
+const STEP_SCAN: u64 = 20_000;
+/// Pause while a broker does not answer.
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Feed {
+    /// A step towards the live tail: old messages from the brokers. `None` = look again.
+    pub(super) async fn catch_up(&mut self, wanted: Wanted) -> Result<Option<Chunk>, ApiError> {
+        let deadline = Instant::now() + CALL;
+        let mut merge = match self.merge.take().filter(|m| !m.is_done()) {
+            Some(merge) => merge,
+            None => match self.new_merge(deadline).await? {
+                Some(merge) => merge,
+                None => {
+                    tokio::time::sleep(PAUSE).await;
+                    return Ok(None);
+                }
+            },
+        };
+        let max = usize::try_from(wanted.max)
+            .unwrap_or(CHUNK_MESSAGES)
+            .min(CHUNK_MESSAGES);
+        let bytes = wanted.bytes.map_or(CHUNK_BYTES, |b| {
+            usize::try_from(b).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES)
+        });
+        let limits = Limits {
+            items: max,
+            bytes,
+            scan: STEP_SCAN,
+        };
+        let before = merge.places();
+        let records = merge.take(&self.state.upstream, limits, deadline).await?;
+        let (places, deleted, stuck) = (
+            merge.places(),
+            merge.take_deleted(),
+            !merge.shut().is_empty(),
+        );
+        let from = self.cursor();
+        let mut gaps = Vec::new();
+        self.set_places(merge.view(), &places);
+        if deleted > 0 {
+            gaps.push(self.gap(
+                GapReason::Retention,
+                deleted,
+                self.options.filter.is_none(),
+                Arc::clone(&from),
+            ));
+        }
+        let chunk = if self.pace.is_some() || self.options.latest_by_key {
+            let (kept, looked) = self.thin_all(&records);
+            let mut chunk = self.thinned_chunk(&kept, looked, from);
+            gaps.append(&mut chunk.gaps);
+            Chunk { gaps, ..chunk }
+        } else {
+            self.given(&records, gaps)
+        };
+        if records.len() < max || usize::try_from(wanted.max).is_ok_and(|w| w > max) {
+            // More is wanted at once: what was read ahead is kept for it.
+            self.merge = (!merge.is_done() && !stuck).then_some(merge);
+        }
+        if chunk.text.is_some() || !chunk.gaps.is_empty() {
+            return Ok(Some(chunk));
+        }
+        if stuck && before == places {
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(None)
+    }
+
+    /// The brokers as they are, from this feed's places on; `None` while none answers.
+    pub(super) async fn new_merge(&mut self, deadline: Instant) -> Result<Option<Merge>, ApiError> {
+        let view = match view::open(&self.state, &self.options.topic, &[], false, deadline).await {
+            Ok(Opened { view, .. }) => view,
+            Err(error) if error.code().retryable() || error.code() == Code::TopicNotFound => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        self.tail.learn_now(&self.state, &view);
+        let starts: Vec<i64> = {
+            let ring = self.tail.ring.read();
+            let at =
+                |q: &view::QueueView| ring.number(&q.broker, q.id).map_or(0, |n| self.place(n));
+            view.queues.iter().map(at).collect()
+        };
+        let ends: Vec<i64> = view.queues.iter().map(|q| q.max).collect();
+        self.set_places(
+            &view,
+            &starts
+                .iter()
+                .zip(&ends)
+                .map(|(s, e)| *s.min(e))
+                .collect::<Vec<_>>(),
+        );
+        Ok(Some(
+            Merge::new(
+                view,
+                Order::Ascending,
+                self.options.filter.clone(),
+                &starts,
+                &ends,
+                BUFFER_MAX,
+            )
+            .lenient(),
+        ))
+    }
+}

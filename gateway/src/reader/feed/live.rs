@@ -1,0 +1,131 @@
+//! A feed in the ring of its topic: batch by batch, shared where it takes a whole one.
+
+use std::sync::Arc;
+
+use super::{CHUNK_BYTES, Chunk, Feed, GapReason, Step, Wanted};
+use crate::reader::ring::{Batch, Ring, wants};
+use crate::upstream::Record;
+
+impl Feed {
+    /// One batch of the ring.
+    pub(super) fn plain(&mut self, wanted: Wanted) -> Step {
+        loop {
+            let (batch, number) = match self.batch() {
+                Ok(found) => found,
+                Err(step) => return step,
+            };
+            if let Some(step) = self.pass(&batch, number) {
+                match step {
+                    Some(chunk) => return Step::Give(chunk),
+                    None => continue,
+                }
+            }
+            let at = self.place(batch.queue);
+            let filter = self.options.filter.as_ref();
+            let bytes = wanted.bytes.map_or(CHUNK_BYTES, |b| {
+                usize::try_from(b).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES)
+            });
+            if at == batch.from {
+                let text = batch.text(&self.options.topic, filter, self.options.format);
+                let fits =
+                    text.count <= wanted.max && (text.bytes <= bytes as u64 || text.count == 1);
+                if text.count == 0 || fits {
+                    self.move_to(batch.queue, batch.to);
+                    self.number = Some(number + 1);
+                    if text.count == 0 {
+                        continue;
+                    }
+                    let cursor = if self.aligned {
+                        Arc::clone(&batch.cursor)
+                    } else {
+                        self.cursor()
+                    };
+                    return Step::Give(Chunk {
+                        text: Some(text),
+                        cursor: Some(cursor),
+                        ..Chunk::default()
+                    });
+                }
+            }
+            let max = usize::try_from(wanted.max).unwrap_or(usize::MAX);
+            let mut taken: Vec<Arc<Record>> = Vec::new();
+            let (mut size, mut end) = (0, batch.to);
+            for record in batch
+                .records
+                .iter()
+                .filter(|r| r.offset >= at && wants(filter, r))
+            {
+                let body = record.content.body.len();
+                if taken.len() >= max || (!taken.is_empty() && size + body > bytes) {
+                    end = record.offset;
+                    break;
+                }
+                size += body;
+                taken.push(Arc::clone(record));
+            }
+            self.move_to(batch.queue, end);
+            if end == batch.to {
+                self.number = Some(number + 1);
+            }
+            if !taken.is_empty() {
+                return Step::Give(self.given(&taken, Vec::new()));
+            }
+        }
+    }
+
+    /// The next batch of the ring.
+    pub(super) fn batch(&mut self) -> Result<(Arc<Batch>, u64), Step> {
+        let ring = self.tail.ring.read();
+        let Some(number) = self.number.filter(|n| *n >= ring.first) else {
+            return Err(Step::Behind);
+        };
+        match ring.get(number) {
+            Some(batch) => Ok((Arc::clone(batch), number)),
+            None => {
+                let equal = |ring: &Ring| {
+                    ring.head
+                        .iter()
+                        .enumerate()
+                        .all(|(i, head)| self.places.get(i).copied().unwrap_or(0) == *head)
+                };
+                self.aligned = equal(&ring);
+                Err(Step::Empty)
+            }
+        }
+    }
+
+    /// Steps over a batch that holds nothing for this feed: `Some(None)`; over one whose messages were deleted before
+    /// they could be read: the gap.
+    pub(super) fn pass(&mut self, batch: &Batch, number: u64) -> Option<Option<Chunk>> {
+        let at = self.place(batch.queue);
+        if batch.to < batch.from {
+            // The broker lost its tail and goes on below.
+            self.move_to(batch.queue, at.min(batch.to));
+            self.number = Some(number + 1);
+            return Some(None);
+        }
+        if at >= batch.to {
+            self.number = Some(number + 1);
+            return Some(None);
+        }
+        if batch.deleted == 0 || at > batch.from {
+            return None;
+        }
+        let from = self.cursor();
+        let first = batch.records.first().map_or(batch.to, |r| r.offset);
+        self.move_to(batch.queue, first);
+        if first == batch.to {
+            self.number = Some(number + 1);
+        }
+        let gap = self.gap(
+            GapReason::Retention,
+            batch.deleted,
+            self.options.filter.is_none(),
+            from,
+        );
+        Some(Some(Chunk {
+            gaps: vec![gap],
+            ..Chunk::default()
+        }))
+    }
+}

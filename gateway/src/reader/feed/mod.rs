@@ -1,0 +1,306 @@
+//! What one subscription reads: old messages from the brokers until it meets the live tail, then from there. Its place
+//! is the offset of every queue; what it is not given is counted.
+
+mod catch_up;
+mod count;
+mod live;
+mod thinned;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::filter::TagFilter;
+use super::merge::Merge;
+use super::origin::{self, Origin};
+use super::pace::Pace;
+use super::ring::{Text, encode};
+use super::tail::Joined;
+use super::view::{self, Opened, TopicView};
+use crate::error::ApiError;
+use crate::render::BodyFormat;
+use crate::state::AppState;
+use crate::upstream::Record;
+
+/// Messages of one chunk.
+const CHUNK_MESSAGES: usize = 64;
+/// Bytes of bodies in one chunk; a larger message goes alone.
+const CHUNK_BYTES: usize = 192 * 1024;
+/// A broker call of a feed.
+const CALL: Duration = Duration::from_secs(10);
+
+/// How a subscription reads.
+#[derive(Clone, Debug)]
+pub(crate) struct FeedOptions {
+    pub(crate) topic: Arc<str>,
+    pub(crate) filter: Option<TagFilter>,
+    pub(crate) format: BodyFormat,
+    /// Messages a second.
+    pub(crate) max_rate: Option<u32>,
+    /// Only the newest of each key within a window.
+    pub(crate) latest_by_key: bool,
+}
+
+/// Why messages were skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GapReason {
+    Slow,
+    Rate,
+    Retention,
+}
+
+/// Messages not given.
+#[derive(Clone, Debug)]
+pub(crate) struct Gap {
+    pub(crate) reason: GapReason,
+    pub(crate) skipped: u64,
+    /// False where only part of it was looked at with the filter.
+    pub(crate) exact: bool,
+    pub(crate) from: Arc<str>,
+    pub(crate) to: Arc<str>,
+}
+
+/// How a feed stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// All queues are read.
+    Active,
+    /// These brokers do not answer.
+    Partial(Vec<Arc<str>>),
+    /// The topic is no more.
+    Deleted(&'static str),
+}
+
+/// What a feed gives at a time: news of its state, or gaps, then messages.
+#[derive(Debug, Default)]
+pub(crate) struct Chunk {
+    pub(crate) state: Option<State>,
+    pub(crate) gaps: Vec<Gap>,
+    /// Shared by all subscriptions that read the same.
+    pub(crate) text: Option<Arc<Text>>,
+    /// After the messages; set with `text`.
+    pub(crate) cursor: Option<Arc<str>>,
+}
+
+/// How much may be given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// Messages; 0 = only say when there are any.
+    pub(crate) max: u32,
+    /// Bytes of bodies left; one message is given in any case.
+    pub(crate) bytes: Option<u64>,
+    /// Skip to the newest first.
+    pub(crate) skip: bool,
+}
+
+/// One subscription.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    state: AppState,
+    tail: Joined,
+    options: FeedOptions,
+    /// Next offsets, by number of the queue in the ring; 0 where missing.
+    places: Vec<i64>,
+    /// Next batch of the ring; `None` while catching up.
+    number: Option<u64>,
+    /// The places are those of the ring before batch `number`.
+    aligned: bool,
+    merge: Option<Merge>,
+    pace: Option<Pace>,
+    told: State,
+}
+
+enum Step {
+    Give(Chunk),
+    /// Everything in the ring is taken.
+    Empty,
+    /// The ring begins later than this feed is.
+    Behind,
+}
+
+impl Feed {
+    /// A feed that begins at `origin`, and its first cursor.
+    ///
+    /// # Errors
+    /// `topic_not_found`, `cursor_expired`, `broker_unavailable`.
+    pub(crate) async fn open(
+        state: &AppState,
+        options: FeedOptions,
+        origin: &Origin,
+    ) -> Result<(Self, Arc<str>), ApiError> {
+        let deadline = Instant::now() + CALL;
+        let tail = state.tails.join(state, &options.topic, deadline).await?;
+        let cursors = match origin {
+            Origin::Cursor(cursor) => vec![&cursor.brokers],
+            Origin::Earliest | Origin::Latest | Origin::Time(_) | Origin::Last(_) => Vec::new(),
+        };
+        let Opened { view, .. } =
+            view::open(state, &options.topic, &cursors, true, deadline).await?;
+        let starts =
+            origin::starts(state, &view, origin, options.filter.as_ref(), deadline).await?;
+        tail.learn_now(state, &view);
+        let mut feed = Self {
+            state: state.clone(),
+            pace: options.max_rate.map(|rate| Pace::new(rate, Instant::now())),
+            options,
+            places: Vec::new(),
+            number: None,
+            aligned: false,
+            merge: None,
+            told: State::Active,
+            tail,
+        };
+        feed.set_places(&view, &starts);
+        let cursor = feed.cursor();
+        Ok((feed, cursor))
+    }
+
+    fn set_places(&mut self, view: &TopicView, places: &[i64]) {
+        let ring = self.tail.ring.read();
+        for (queue, place) in view.queues.iter().zip(places) {
+            if let Some(number) = ring.number(&queue.broker, queue.id) {
+                if self.places.len() <= number {
+                    self.places.resize(number + 1, 0);
+                }
+                self.places[number] = *place;
+            }
+        }
+    }
+
+    fn place(&self, queue: usize) -> i64 {
+        self.places.get(queue).copied().unwrap_or(0)
+    }
+
+    fn move_to(&mut self, queue: usize, to: i64) {
+        if self.places.len() <= queue {
+            self.places.resize(queue + 1, 0);
+        }
+        self.places[queue] = to;
+    }
+
+    /// The place as a cursor.
+    pub(crate) fn cursor(&self) -> Arc<str> {
+        let cursor = self.tail.ring.read().cursor(&self.places);
+        cursor.encode(&self.state.cursors, &self.options.topic)
+    }
+
+    /// The next messages, or news. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// What a broker answers for good.
+    pub(crate) async fn next(&mut self, wanted: Wanted) -> Result<Chunk, ApiError> {
+        if wanted.skip
+            && let Some(gap) = self.skip().await?
+        {
+            return Ok(Chunk {
+                gaps: vec![gap],
+                ..Chunk::default()
+            });
+        }
+        loop {
+            let mut changes = self.tail.changes();
+            changes.mark_unchanged();
+            if let Some(state) = self.news() {
+                return Ok(Chunk {
+                    state: Some(state),
+                    ..Chunk::default()
+                });
+            }
+            if self.number.is_none() {
+                self.try_join();
+            }
+            if wanted.max == 0 {
+                if self.unread().await? {
+                    return Ok(Chunk::default());
+                }
+                drop(changes.changed().await);
+                continue;
+            }
+            if self.number.is_none() {
+                if let Some(chunk) = self.catch_up(wanted).await? {
+                    return Ok(chunk);
+                }
+                continue;
+            }
+            let step = if self.pace.is_some() || self.options.latest_by_key {
+                self.thinned(wanted).await
+            } else {
+                self.plain(wanted)
+            };
+            match step {
+                Step::Give(chunk) => return Ok(chunk),
+                Step::Behind => self.number = None,
+                Step::Empty => drop(changes.changed().await),
+            }
+        }
+    }
+
+    /// A change of state that was not told yet.
+    fn news(&mut self) -> Option<State> {
+        let state = {
+            let ring = self.tail.ring.read();
+            match ring.gone {
+                Some(why) => State::Deleted(why),
+                None if ring.down.is_empty() => State::Active,
+                None => State::Partial(ring.down.iter().cloned().collect()),
+            }
+        };
+        (state != self.told).then(|| {
+            self.told = state.clone();
+            state
+        })
+    }
+
+    fn try_join(&mut self) {
+        let ring = self.tail.ring.read();
+        if ring.reaches(&self.places) {
+            let first = ring.first;
+            drop(ring);
+            (self.number, self.aligned, self.merge) = (Some(first), false, None);
+        }
+    }
+
+    fn gap(&self, reason: GapReason, skipped: u64, exact: bool, from: Arc<str>) -> Gap {
+        Gap {
+            reason,
+            skipped,
+            exact,
+            from,
+            to: self.cursor(),
+        }
+    }
+
+    fn given(&self, records: &[Arc<Record>], gaps: Vec<Gap>) -> Chunk {
+        let text = (!records.is_empty()).then(|| {
+            Arc::new(encode(
+                &self.options.topic,
+                records.iter(),
+                self.options.format,
+            ))
+        });
+        let cursor = text.as_ref().map(|_| self.cursor());
+        Chunk {
+            state: None,
+            gaps,
+            text,
+            cursor,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<F>(_: impl FnOnce(Feed, Wanted) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// A waiting reader is part of an idle socket, which may take 16 KiB in all.
+    #[test]
+    fn a_reader_that_waits_takes_little_memory() {
+        let waiting = size(|mut feed, wanted| async move { feed.next(wanted).await });
+        assert!(waiting < 6 * 1024, "{waiting} bytes");
+    }
+}

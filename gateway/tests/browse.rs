@@ -411,6 +411,11 @@ async fn short_lived() -> Cluster {
             broker.segment.size = node::ByteSize(64 << 10);
             broker.retention.time = node::Millis(1_000);
             broker.retention.check_interval = node::Millis(100);
+            // Age alone decides here, however full the disk of the machine is.
+            (
+                broker.retention.clean_percent,
+                broker.retention.refuse_percent,
+            ) = (100, 100);
         },
     )
     .await;

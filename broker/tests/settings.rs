@@ -62,7 +62,9 @@ async fn every_setting_of_the_list_changes_by_both_names_and_survives_a_restart(
     );
     fix.ok(change(
         "brokerPermission=4\ncreate.topics=false\nautoCreateSubscriptionGroup=false\nmaxMessageSize=1024\n\
-         flushIntervalCommitLog=75\nlimits.sends=7\npullThreadPoolQueueCapacity=8\nlimits.admin=9\nlog=warn\n",
+         flushIntervalCommitLog=75\nlimits.sends=7\npullThreadPoolQueueCapacity=8\nlimits.admin=9\nlog=warn\nlimits.acks=6\n\
+         pullMessageThreadPoolNums=5\nlimits.create=4\nfileReservedTime=71\ndeleteWhen=4\nretention.expired_percent=71\n\
+         retention.clean_percent=82\ndiskSpaceWarningLevelRatio=93\n",
     ))
     .await;
     let expected = [
@@ -83,6 +85,16 @@ async fn every_setting_of_the_list_changes_by_both_names_and_survives_a_restart(
         ("limits.admin", "9"),
         ("adminBrokerThreadPoolNums", "9"),
         ("log", "warn"),
+        ("limits.acks", "6"),
+        ("limits.reads", "5"),
+        ("limits.create", "4"),
+        ("retention.time", "71h"),
+        ("fileReservedTime", "71"),
+        ("retention.hour", "4"),
+        ("deleteWhen", "4"),
+        ("diskMaxUsedSpaceRatio", "71"),
+        ("retention.clean_percent", "82"),
+        ("retention.refuse_percent", "93"),
     ];
     let after = shown(&fix).await;
     for (key, value) in expected {

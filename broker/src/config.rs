@@ -74,6 +74,8 @@ pub struct RetentionConfig {
     pub clean_percent: u32,
     /// Full to this percentage, the disk has sends refused.
     pub refuse_percent: u32,
+    /// While so much is free, the disk is not full, whatever the percentage.
+    pub spare: ByteSize,
 }
 
 impl Default for RetentionConfig {
@@ -85,6 +87,7 @@ impl Default for RetentionConfig {
             expired_percent: 75,
             clean_percent: 85,
             refuse_percent: 90,
+            spare: ByteSize::mib(8 * 1_024),
         }
     }
 }

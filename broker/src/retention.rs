@@ -8,6 +8,7 @@
 //!           that may go would not help, since then it is not the log that fills the disk
 //!   refuse  at retention.refuse_percent sends are refused; they are taken again as soon as it is less
 //! ```
+//! The percentages count only while less than retention.spare is free: a large disk is not full at 90 percent.
 //! Before a file goes, what must outlive it is put again at the end of the log (`carry`). Age is measured on
 //! the time that leases run on: a wall clock that jumps forward deletes nothing.
 
@@ -18,6 +19,7 @@ use std::time::Duration;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use store::disk::DiskUsage;
 use store::{Cleaned, PhysicalOffset};
 
 use crate::broker::Broker;
@@ -117,11 +119,20 @@ fn percent(broker: &Broker, key: Key) -> f64 {
     broker.live.count(key) as f64
 }
 
+/// Percent that counts: none while enough is free.
+fn fullness(broker: &Broker, usage: DiskUsage) -> f64 {
+    if usage.free_bytes >= broker.config.retention.spare.bytes() {
+        return 0.0;
+    }
+    usage.ratio() * 100.0
+}
+
 /// Measures the disk and refuses sends, or takes them again.
 fn look(broker: &Broker) -> Result<f64, BrokerError> {
-    let used = broker.store.disk_usage()?.ratio() * 100.0;
+    let usage = broker.store.disk_usage()?;
+    let used = fullness(broker, usage);
     let retention = &broker.retention;
-    retention.used_percent.set(used);
+    retention.used_percent.set(usage.ratio() * 100.0);
     let refuse = used >= percent(broker, Key::RefusePercent);
     if retention.refusing.swap(refuse, Ordering::AcqRel) != refuse {
         if refuse {
@@ -176,7 +187,7 @@ fn forced(broker: &Arc<Broker>) -> Result<(), BrokerError> {
     let limit = percent(broker, Key::CleanPercent);
     for _ in 0..FILES_MAX {
         let usage = broker.store.disk_usage()?;
-        let used = usage.ratio() * 100.0;
+        let used = fullness(broker, usage);
         let segments = broker.store.segments();
         let Some(oldest) = segments.first().filter(|_| used >= limit) else {
             return Ok(());

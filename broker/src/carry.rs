@@ -222,8 +222,10 @@ pub(crate) fn delete_before(
     border: PhysicalOffset,
 ) -> Result<Cleaned, BrokerError> {
     let carry = &broker.carry;
-    let begun_at = broker.store.written().get();
-    carry.save(Some(begun_at))?;
+    // What an earlier round that failed has put again must be there before it is said to be.
+    let begun_at = broker.store.written();
+    pop::wait_flushed(&broker.store, begun_at)?;
+    carry.save(Some(begun_at.get()))?;
     crate::delay::carry(broker, border)?;
     for (topic, queue_id) in broker.store.topics() {
         let to = broker.store.position_from(&topic, queue_id, border)?;

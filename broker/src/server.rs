@@ -286,6 +286,7 @@ fn open(
     runtime: tokio::runtime::Handle,
 ) -> Result<Arc<Broker>, Error> {
     let mut options = StoreOptions::new(&config.data);
+    options.age_by_file_time = true;
     options.segment_size = config.segment.size.0;
     options.record_max_bytes = config.limits.message_size.0.max(4 << 20)
         + RECORD_EXTRA_BYTES

@@ -141,6 +141,8 @@ fn parse_sizes(text: &[u8]) -> Option<Sizes> {
 pub(crate) struct NumberedFile {
     pub(crate) base: u64,
     pub(crate) len: u64,
+    /// See [`DirEntry::modified_ms`].
+    pub(crate) modified_ms: i64,
 }
 
 /// The name of the file that starts at `base`: 20 decimal digits.
@@ -157,8 +159,11 @@ pub(crate) fn numbered_files(disk: &dyn Disk, dir: &Path) -> Result<Vec<Numbered
             .parse()
             .ok()
             .filter(|_| digits && !entry.is_dir)?;
-        let len = entry.len;
-        Some(NumberedFile { base, len })
+        Some(NumberedFile {
+            base,
+            len: entry.len,
+            modified_ms: entry.modified_ms,
+        })
     };
     Ok(list(disk, dir)?.into_iter().filter_map(numbered).collect())
 }

@@ -11,6 +11,8 @@ pub(crate) struct MappedFile {
     region: Arc<dyn Region>,
     /// Store time of the last record, milliseconds; set when the log goes on in the next file.
     newest_ms: OnceLock<i64>,
+    /// Last change by an earlier run, milliseconds since 1970; 0 when not known.
+    modified_ms: i64,
 }
 
 impl MappedFile {
@@ -19,7 +21,21 @@ impl MappedFile {
             base,
             region,
             newest_ms: OnceLock::new(),
+            modified_ms: 0,
         }
+    }
+
+    /// A file that an earlier run, or somebody who copied it, changed last at `modified_ms`.
+    pub(crate) fn found(base: u64, region: Arc<dyn Region>, modified_ms: i64) -> Self {
+        MappedFile {
+            modified_ms,
+            ..MappedFile::new(base, region)
+        }
+    }
+
+    /// Last change by an earlier run, milliseconds since 1970; 0 when not known.
+    pub(crate) fn modified_ms(&self) -> i64 {
+        self.modified_ms
     }
 
     pub(crate) fn base(&self) -> u64 {

@@ -64,6 +64,9 @@ pub struct StoreOptions {
     pub queue_sync_bytes: u64,
     /// Pages ahead of the writer that the preparer faults in, in bytes (map writes only).
     pub touch_ahead_bytes: u64,
+    /// A log file of an earlier run is no older than its last change: a directory that was copied
+    /// here, of this program or of Apache RocketMQ (which goes by that time alone), is kept its time.
+    pub age_by_file_time: bool,
     /// Who runs the background work.
     pub workers: Workers,
     /// Answers "flushed" without syncing: the planted fault that the crash check must catch.
@@ -116,6 +119,7 @@ impl StoreOptions {
             checkpoint_interval_ms: SECOND,
             queue_sync_bytes: 256 * MIB,
             touch_ahead_bytes: 16 * MIB,
+            age_by_file_time: false,
             workers: Workers::Threads,
             #[cfg(any(test, feature = "sim"))]
             lie_about_flush: false,

@@ -32,7 +32,8 @@ pub struct Segment {
     /// Position after its last byte.
     pub to: PhysicalOffset,
     /// No record in it was stored later, in milliseconds since 1970. Of a file that an earlier run
-    /// filled it is the time of the first record after it.
+    /// filled it is the time of the first record after it, or the last change of the file where
+    /// [`crate::StoreOptions::age_by_file_time`] is set and that is later.
     pub newest_ms: i64,
 }
 
@@ -97,7 +98,10 @@ impl Store {
     /// [`StoreError::Full`], [`StoreError::Closed`], [`StoreError::Io`].
     pub fn roll_if_older(&self, before_ms: i64) -> Result<bool, StoreError> {
         let shared = &*self.shared;
-        let rolled = shared.log.roll_if_older(before_ms, &*shared.clock)?;
+        let rolled =
+            shared
+                .log
+                .roll_if_older(before_ms, shared.options.age_by_file_time, &*shared.clock)?;
         if rolled {
             shared.dispatch_gate.wake();
             shared.waiters.gate().wake();
@@ -278,9 +282,14 @@ fn newest_ms(shared: &Shared, file: &MappedFile, next: &MappedFile) -> i64 {
     if let Some(known) = file.newest_ms() {
         return known;
     }
-    match shared.log.next_record(next.base(), |view| view.store_ts_ms) {
+    let next_ms = match shared.log.next_record(next.base(), |view| view.store_ts_ms) {
         crate::commit_log::Next::Record { made, .. } => made,
         crate::commit_log::Next::End(_) => shared.log.last_store_timestamp_ms(&*shared.clock),
+    };
+    if shared.options.age_by_file_time {
+        next_ms.max(file.modified_ms())
+    } else {
+        next_ms
     }
 }
 

@@ -355,3 +355,29 @@ fn an_emptied_queue_goes_on_where_it_was_after_any_flipped_bit() {
     again.append("quiet", 1);
     assert_eq!(again.first_readable("quiet"), QueueOffset::ZERO);
 }
+
+/// A directory that was copied here is kept its time, however old its messages are (the last change of a file is what
+/// RocketMQ 5.4.0 goes by).
+#[test]
+fn files_of_an_earlier_run_are_as_old_as_their_last_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let bench = Bench::new(dir.path());
+    bench.append("t", 30);
+    let clock = bench.clock.clone();
+    bench.store.close().unwrap();
+    drop(bench);
+    let kept = StoreOptions {
+        workers: Workers::Manual,
+        age_by_file_time: true,
+        ..options(dir.path())
+    };
+    let (store, _) = Store::open(kept, Arc::new(RealDisk), Arc::new(clock)).unwrap();
+    let changed_ms = i64::try_from(clock::SystemClock::new().now_ms()).unwrap();
+    assert_eq!(store.clean_expired(changed_ms - 60_000).unwrap().files, 0);
+    assert_eq!(store.queue("t", 0).min, QueueOffset::ZERO);
+    assert!(store.roll_if_older(changed_ms + 60_000).unwrap());
+    while store.step_flush(true) {}
+    while store.step_dispatch() {}
+    assert!(store.clean_expired(changed_ms + 60_000).unwrap().files > 2);
+    assert_eq!(store.queue("t", 0).min, QueueOffset::new(30));
+}

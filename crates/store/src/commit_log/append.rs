@@ -251,6 +251,7 @@ impl CommitLog {
     pub(crate) fn roll_if_older(
         &self,
         before_ms: i64,
+        by_file_time: bool,
         clock: &dyn Clock,
     ) -> Result<bool, StoreError> {
         let mut held = self.hold(clock);
@@ -262,7 +263,14 @@ impl CommitLog {
             Some(file) => state.at == file.base(),
             None => self.files.end() == 0,
         };
-        if unused || state.last_store_timestamp_ms >= before_ms {
+        let last = state
+            .file
+            .clone()
+            .or_else(|| self.files.snapshot().last().cloned());
+        let changed_ms = last
+            .filter(|_| by_file_time)
+            .map_or(0, |file| file.modified_ms());
+        if unused || state.last_store_timestamp_ms.max(changed_ms) >= before_ms {
             return Ok(false);
         }
         self.roll(state)?;

@@ -67,7 +67,8 @@ impl LogFiles {
             let (region, _token) = disk
                 .open_region(&path, file_size)
                 .map_err(|e| StoreError::io("map", &path, e))?;
-            files.push(Arc::new(MappedFile::new(file.base, region)));
+            let found = MappedFile::found(file.base, region, file.modified_ms);
+            files.push(Arc::new(found));
         }
         Ok(LogFiles { files, file_size })
     }
@@ -177,13 +178,13 @@ impl LogFiles {
         let mut tail = None;
         if let Some(last) = files.pop_if(|file| file.end() > end) {
             torn |= drop_tail(disk, layout, &last, end, dirty)?;
-            let base = last.base();
+            let (base, modified_ms) = (last.base(), last.modified_ms());
             drop(last);
             let path = layout.log_file(base);
             let (region, token) = disk
                 .open_region(&path, end - base)
                 .map_err(|e| StoreError::io("map", &path, e))?;
-            let file = Arc::new(MappedFile::new(base, region));
+            let file = Arc::new(MappedFile::found(base, region, modified_ms));
             files.push(Arc::clone(&file));
             tail = Some((file, token));
         }

@@ -30,6 +30,8 @@ pub struct DirEntry {
     pub is_dir: bool,
     /// Length in bytes, 0 for a directory.
     pub len: u64,
+    /// Last change of the content, milliseconds since 1970; 0 when not known.
+    pub modified_ms: i64,
 }
 
 /// How bytes get into a region. Both ways reach the same page cache.

@@ -35,7 +35,16 @@ impl Disk for RealDisk {
             };
             let is_dir = meta.is_dir();
             let len = if is_dir { 0 } else { meta.len() };
-            found.push(DirEntry { name, is_dir, len });
+            let since = meta.modified().ok().and_then(|at| {
+                let passed = at.duration_since(std::time::UNIX_EPOCH).ok()?;
+                i64::try_from(passed.as_millis()).ok()
+            });
+            found.push(DirEntry {
+                name,
+                is_dir,
+                len,
+                modified_ms: since.unwrap_or(0),
+            });
         }
         found.sort();
         Ok(found)

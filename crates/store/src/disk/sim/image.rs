@@ -139,6 +139,7 @@ impl Image {
         let entry = |(name, node): (&String, &Node)| DirEntry {
             name: name.clone(),
             is_dir: *node == Node::Dir,
+            modified_ms: 0,
             len: match node {
                 Node::File(inode) => self.content(*inode).len() as u64,
                 Node::Dir => 0,

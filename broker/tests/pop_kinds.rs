@@ -198,8 +198,8 @@ async fn a_pop_is_refused_while_a_puller_lives_and_keeps_nobody_alive() {
 async fn a_puller_is_refused_while_a_lease_member_lives_and_gets_in_by_its_own_retries() {
     let bench = ready().await;
     let puller = Puller::new(&bench);
-    assert!(bench.pop("g", "T", 1, 0).await.is_empty());
     let called = Instant::now();
+    assert!(bench.pop("g", "T", 1, 0).await.is_empty());
     is_conflict(&puller.heartbeat().await, "m");
     is_conflict(&puller.pull("T", 0).await, "m");
     is_conflict(&puller.commit("T", 7).await, "m");

@@ -383,3 +383,50 @@ fn raw_headers(response: &mut Response, delivery: &Delivery) {
         HeaderValue::from_static("nosniff"),
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost() -> Popped {
+        let mut popped = Popped::default();
+        popped.gap = vec![
+            Gap {
+                topic: "orders".into(),
+                broker: "broker-a".into(),
+                queue_id: 3,
+                from: 5,
+                to: 9,
+            },
+            Gap {
+                topic: "orders".into(),
+                broker: "broker-b".into(),
+                queue_id: 0,
+                from: 0,
+                to: 2,
+            },
+        ];
+        popped
+    }
+
+    #[test]
+    fn losses_stand_in_gap_and_their_number_in_mq_gap() {
+        let mut text = Vec::new();
+        gaps(&mut text, &lost().gap);
+        let list: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(
+            list[0],
+            serde_json::json!({
+                "topic": "orders", "queue": {"broker": "broker-a", "id": 3},
+                "from": 5, "to": 9, "skipped": 4, "reason": "retention",
+            })
+        );
+        assert_eq!(list.as_array().map(Vec::len), Some(2));
+        let response = raw(lost(), crate::memory::Budget::new(1).empty(), false);
+        assert_eq!(response.status(), StatusCode::NO_CONTENT);
+        assert_eq!(response.headers()["mq-gap"], "6");
+        let mut text = Vec::new();
+        gaps(&mut text, &[]);
+        assert_eq!(text, b"null");
+    }
+}

@@ -131,6 +131,32 @@ async fn an_extension_keeps_the_receipt_and_the_message_away() {
     assert_eq!(bench.ack("g", &got[0]).await.status, SettleStatus::Acked);
 }
 
+/// A lease that another member took over is not released by the one that had it before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_releases_only_what_is_its_own() {
+    let bench = ready(quick()).await;
+    bench.send("T", 0, "m", "a").await;
+    let got = bench.pop("g", "T", 1, 60_000).await;
+    let long = "m".repeat(120);
+    let ask = |op, member: &str| SettleItem {
+        invisible_ms: Some(60_000).filter(|_| op == SettleOp::Extend),
+        member: Some(member.to_owned()),
+        ..item(&got[0], op)
+    };
+    let asked = vec![
+        ask(SettleOp::Extend, &long),
+        ask(SettleOp::Release, "other"),
+        ask(SettleOp::Extend, &long),
+        ask(SettleOp::Release, &long),
+    ];
+    let answers = bench.settle("g", asked).await;
+    let statuses: Vec<SettleStatus> = answers.iter().map(|answer| answer.status).collect();
+    use SettleStatus::{Extended, Gone, Released};
+    assert_eq!(statuses, [Extended, Gone, Extended, Released]);
+    let second = bench.pop_within("g", "T", 1, 60_000, 2 * SECOND).await;
+    assert_eq!((second.len(), second[0].lease.attempt), (1, 2));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_nack_waits_its_delay_and_carries_its_words() {
     let bench = ready(quick()).await;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use ws_support::Cluster;
-use ws_support::client::{Got, LONG, Socket, open};
+use ws_support::client::{Got, LONG, Socket, connect, open};
 
 const QUIET: Duration = Duration::from_millis(400);
 
@@ -903,4 +903,99 @@ async fn a_busy_group_loses_and_repeats_nothing() {
     let distinct: BTreeSet<&String> = ids.iter().collect();
     assert_eq!((ids.len(), distinct.len()), (1_000, 1_000));
     cluster.gateway.settled("g").await;
+}
+
+/// What the client acks through another gateway frees its place: the bound is kept by the broker, for each subscription
+/// on its own, also where clients share a label.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_bound_in_flight_is_counted_by_the_broker() {
+    let cluster = Cluster::start().await;
+    let other = cluster.gateway.twin().await;
+    send_many(&cluster, "counted", 12).await;
+    let labelled = [
+        ("sec-websocket-protocol", "mq.v1.json"),
+        ("mq-client", "worker"),
+    ];
+    let mut held = Vec::new();
+    let mut sockets = Vec::new();
+    for _ in 0..2 {
+        let mut socket = connect(cluster.gateway.addr, &labelled).await.unwrap();
+        socket.frame().await;
+        let bound = json!({"maxInFlight": 3, "invisibleFor": "60s"});
+        subscribe(&mut socket, "g-counted", "counted", 10, bound).await;
+        let messages = socket.messages(4, QUIET).await;
+        assert_eq!(messages.len(), 3, "each may hold three");
+        held.push(messages);
+        sockets.push(socket);
+    }
+    let acked = receipts(&held[0]);
+    let body = json!({"receipts": acked[..2]});
+    let (status, answer) = other.call("POST", "/groups/g-counted/ack", body).await;
+    assert_eq!(status, 200, "{answer}");
+    let more = sockets[0].messages(2, Duration::from_secs(3)).await;
+    assert_eq!(more.len(), 2, "two places are free");
+    assert_eq!(
+        sockets[0].messages(1, Duration::from_millis(1_500)).await,
+        Vec::<Value>::new()
+    );
+    assert_eq!(sockets[1].messages(1, QUIET).await, Vec::<Value>::new());
+}
+
+/// Messages that a socket goes on with count for its subscription.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn adopted_messages_count_for_the_subscription_that_took_them() {
+    let cluster = Cluster::start().await;
+    send_many(&cluster, "moved", 6).await;
+    let bound = json!({"maxInFlight": 2, "invisibleFor": "60s"});
+    let mut first = open(cluster.gateway.addr).await;
+    subscribe(&mut first, "g-moved", "moved", 2, bound.clone()).await;
+    let held = first.messages(2, LONG).await;
+    let held = receipts(&held);
+    let mut second = open(cluster.gateway.addr).await;
+    let mut resumed = bound;
+    resumed["resume"] = json!({"receipts": held});
+    let ok = subscribe(&mut second, "g-moved", "moved", 5, resumed).await;
+    assert_eq!((&ok["adopted"], &ok["gone"]), (&json!(held), &json!([])));
+    assert_eq!(
+        second.messages(1, Duration::from_millis(1_500)).await,
+        Vec::<Value>::new()
+    );
+    // The first one's are free now: it holds nothing any more as far as the broker knows.
+    first
+        .say(json!({"op": "credit", "sub": "s", "messages": 2}))
+        .await;
+    assert_eq!(first.messages(2, Duration::from_secs(3)).await.len(), 2);
+    let acked = second
+        .ask(7, json!({"op": "ack", "sub": "s", "receipts": held}))
+        .await;
+    assert_eq!(acked["op"], "ok", "{acked}");
+    assert_eq!(second.messages(2, LONG).await.len(), 2);
+}
+
+/// A client that came back before its old socket was known to be dead keeps its messages when that is found out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_socket_that_dies_late_takes_nothing_from_the_one_that_followed_it() {
+    let cluster = Cluster::start().await;
+    send_many(&cluster, "late", 2).await;
+    let window = json!({"invisibleFor": "60s", "resumeWindow": "100ms"});
+    let mut old = open(cluster.gateway.addr).await;
+    subscribe(&mut old, "g-late", "late", 2, window.clone()).await;
+    let held = old.messages(2, LONG).await;
+    let held = receipts(&held);
+    let mut new = open(cluster.gateway.addr).await;
+    let mut resumed = window;
+    resumed["resume"] = json!({"receipts": held});
+    let ok = subscribe(&mut new, "g-late", "late", 0, resumed).await;
+    assert_eq!(ok["adopted"], json!(held));
+    old.reset();
+    assert_eq!(
+        cluster.gateway.receive("g-late", "late", 10, "2s").await,
+        Vec::<Value>::new(),
+        "they are not the old socket's any more"
+    );
+    let acked = new
+        .ask(7, json!({"op": "ack", "sub": "s", "receipts": held}))
+        .await;
+    assert_eq!(acked["op"], "ok", "{acked}");
+    cluster.gateway.settled("g-late").await;
 }

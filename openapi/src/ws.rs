@@ -4,6 +4,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use crate::messages::QueueRef;
+
 /// Name of the JSON subprotocol, as offered in `Sec-WebSocket-Protocol`.
 pub const SUBPROTOCOL_JSON: &str = "mq.v1.json";
 
@@ -180,6 +182,10 @@ pub enum ServerFrame {
         sub: String,
         /// `retention`.
         reason: String,
+        /// Topic.
+        topic: String,
+        /// Queue they were in.
+        queue: QueueRef,
         /// Messages skipped.
         skipped: u64,
         /// First queue offset skipped.

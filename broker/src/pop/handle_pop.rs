@@ -179,7 +179,7 @@ fn parse_pop(
 }
 
 /// A member's label, cut to what is remembered.
-fn label(text: &str) -> String {
+pub(super) fn label(text: &str) -> String {
     let mut end = text.len().min(LABEL_MAX);
     while !text.is_char_boundary(end) {
         end -= 1;

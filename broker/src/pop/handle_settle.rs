@@ -17,6 +17,7 @@ use crate::error::BrokerError;
 use crate::names as core_names;
 use crate::settings::Key;
 
+use super::handle_pop::label;
 use super::lease::{Fault, LeaseId, Receipt};
 use super::names::{Kind, revive_queue};
 use super::rules::Rules;
@@ -191,6 +192,7 @@ fn parse_settle(broker: &Broker, cmd: &Command) -> Parsed {
 }
 
 fn settle_item(item: SettleItem, at_ms: i64) -> Item {
+    let member = item.member.map(|member| label(&member).into());
     let op = match item.op {
         SettleOp::Ack => Op::Ack,
         SettleOp::Nack => Op::Nack {
@@ -198,12 +200,8 @@ fn settle_item(item: SettleItem, at_ms: i64) -> Item {
             fault: fault(item.code, item.reason, at_ms),
         },
         SettleOp::Dead => Op::Dead(fault(item.code, item.reason, at_ms)),
-        SettleOp::Extend => Op::Extend(
-            item.invisible_ms,
-            item.member
-                .map(|member| core_names::shorten(&member).into()),
-        ),
-        SettleOp::Release => Op::Release(item.invisible_ms.unwrap_or(0)),
+        SettleOp::Extend => Op::Extend(item.invisible_ms, member),
+        SettleOp::Release => Op::Release(item.invisible_ms.unwrap_or(0), member),
         SettleOp::Suspend => Op::Suspend,
     };
     Item {
@@ -272,7 +270,7 @@ fn parse_change(
     let receipt = WireReceipt::parse(&request.extra_info)?;
     let op = match u64::try_from(request.invisible_ms) {
         Ok(ms) if ms > 0 => Op::Extend(Some(ms), None),
-        _ => Op::Release(0),
+        _ => Op::Release(0, None),
     };
     let item = native_item(
         broker,

@@ -422,7 +422,7 @@ impl World {
                         fault: Default::default(),
                     },
                     6 => Op::Extend(Some(8_000), None),
-                    7 => Op::Release(500),
+                    7 => Op::Release(500, None),
                     8 => Op::Suspend,
                     _ => Op::Nack {
                         delay_ms: None,

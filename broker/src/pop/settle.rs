@@ -25,7 +25,9 @@ pub enum Op {
     /// More time, from now; `None` = the group's. With a member, the lease is its own from now on.
     Extend(Option<u64>, Option<Arc<str>>),
     /// Visible after that many ms from now, never later than it already would be; the attempt counts.
-    Release(u64),
+    ///
+    /// With a member, only where the lease is its own: another one may have taken it over.
+    Release(u64, Option<Arc<str>>),
     /// Visible at once, attempt not counted.
     Suspend,
 }
@@ -139,7 +141,10 @@ fn decide_held(lease: &Lease, policy: &Policy, offset: u64, op: &Op, now_ms: i64
             };
             (Status::Extended, Some(at_ms), what)
         }
-        Op::Release(invisible_ms) => {
+        Op::Release(_, Some(member)) if lease.member.as_ref() != Some(member) => {
+            return Decision::unchanged(Status::Gone, false, None);
+        }
+        Op::Release(invisible_ms, _) => {
             let at_ms = now_ms.saturating_add_unsigned((*invisible_ms).min(LEASE_MAX_MS));
             if at_ms >= lease.visible_at_ms {
                 return Decision::unchanged(Status::Released, false, Some(lease.visible_at_ms));

@@ -18,6 +18,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::routing::post;
 use bytes::Bytes;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -136,6 +137,7 @@ pub(crate) async fn receive(
         invisible_ms: wanted.invisible_ms,
         member: call.client()?,
         member_limit: 0,
+        member_holds: BTreeMap::new(),
         deadline,
     };
     if request.topic.is_none() {

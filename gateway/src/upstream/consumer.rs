@@ -5,6 +5,7 @@ use super::timing::BrokerCall;
 use super::{Scope, Upstream, decode, mapping};
 use crate::error::{ApiError, Code};
 use bytes::Bytes;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -103,10 +104,28 @@ pub struct PopRequest {
     pub invisible_ms: Option<u64>,
     /// Label shown in members.
     pub member: String,
-    /// Leases that the member may hold on each broker, those of other sockets under its label included; 0 = any number.
+    /// Leases that the member may hold on all brokers together; 0 = any number.
     pub member_limit: u32,
+    /// Leases that the member is known to hold, by broker: no broker counts those of another.
+    pub member_holds: BTreeMap<Arc<str>, u32>,
     /// The call ends before.
     pub deadline: Instant,
+}
+
+impl PopRequest {
+    /// Leases that the member may hold at this broker, after what it holds and has just taken elsewhere; `None` = any
+    /// number.
+    fn limit_at(&self, broker: &str, taken: &[Delivery]) -> Option<u32> {
+        let elsewhere: u32 = self
+            .member_holds
+            .iter()
+            .filter(|(name, _)| name.as_ref() != broker)
+            .map(|(_, held)| *held)
+            .sum();
+        let taken = taken.iter().filter(|m| m.lease.broker != broker).count();
+        let used = elsewhere.saturating_add(u32::try_from(taken).unwrap_or(u32::MAX));
+        (self.member_limit > 0).then(|| self.member_limit.saturating_sub(used))
+    }
 }
 
 /// Unread messages of one queue that retention deleted before the group read them.
@@ -216,7 +235,11 @@ pub enum SettleOp {
         member: Option<String>,
     },
     /// Visible after this time (never longer than it has), attempt counted.
-    Release { after_ms: u64 },
+    Release {
+        after_ms: u64,
+        /// Only where the lease counts for this member; else `gone`.
+        member: Option<String>,
+    },
     /// Visible at once, attempt not counted.
     Suspend,
 }
@@ -349,8 +372,13 @@ impl Upstream {
                 }
                 let broker =
                     Arc::clone(&route.readable[(start.wrapping_add(i)) % route.readable.len()]);
+                let limit = request.limit_at(&broker.name, &all.messages);
+                if limit == Some(0) {
+                    (served, all.member_full) = (true, true);
+                    continue;
+                }
                 match self
-                    .pop_broker(request, &topic, &broker, left, bytes_left, &group)
+                    .pop_broker(request, &topic, &broker, left, bytes_left, limit, &group)
                     .await
                 {
                     Ok(mut part) => {
@@ -438,6 +466,7 @@ impl Upstream {
         broker: &Arc<Broker>,
         max: u32,
         max_bytes: u32,
+        limit: Option<u32>,
         group: &Arc<GroupDetail>,
     ) -> Result<Popped, ApiError> {
         let mut command = Command::request(RequestCode::PopMessage);
@@ -454,8 +483,8 @@ impl Upstream {
         ext.put("groupVersion", group.version);
         ext.put("member", &request.member);
         ext.put("maxBytes", max_bytes.max(1));
-        if request.member_limit > 0 {
-            ext.put("memberLimit", request.member_limit);
+        if let Some(limit) = limit {
+            ext.put("memberLimit", limit);
         }
         let (upstream, broker, group, topic) = (
             self.clone(),

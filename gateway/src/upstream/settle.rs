@@ -151,8 +151,9 @@ fn wire_item(item: &Settlement) -> SettleItem {
             out.op = WireOp::Extend;
             (out.invisible_ms, out.member) = (*invisible_ms, member.clone());
         }
-        SettleOp::Release { after_ms } => {
+        SettleOp::Release { after_ms, member } => {
             out.op = WireOp::Release;
+            out.member.clone_from(member);
             out.invisible_ms = Some(*after_ms);
         }
         SettleOp::Suspend => out.op = WireOp::Suspend,

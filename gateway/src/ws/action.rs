@@ -1,6 +1,6 @@
 //! What goes into the session machine and what comes out of it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use clock::Monotonic;
@@ -10,6 +10,7 @@ use super::frame::{Publish, Request, SettleItem, SettleKind, Subscribe};
 use super::reader_fields::ReaderSubscribe;
 use super::subscription::Item;
 use crate::reader::{Chunk, Wanted};
+use crate::upstream::Gap;
 
 /// Something happened to the socket or was answered upstream.
 #[derive(Debug)]
@@ -92,6 +93,9 @@ pub(crate) enum Action {
         max: u32,
         bytes: usize,
         invisible_ms: u64,
+        /// Leases that the subscription may hold on all brokers, and those it knows of.
+        limit: u32,
+        holds: BTreeMap<Arc<str>, u32>,
     },
     /// Report when something may be deliverable.
     Wait { sub: u32 },
@@ -115,12 +119,21 @@ pub(crate) enum Action {
 pub(crate) struct Target {
     pub(crate) ns: String,
     pub(crate) group: String,
+    /// Number of the subscription: whose leases they are at the brokers.
+    pub(crate) number: u32,
+}
+
+/// A lease of an earlier socket that goes on here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Adopted {
+    pub(crate) receipt: Arc<str>,
+    pub(crate) broker: Arc<str>,
 }
 
 /// A group subscription the driver looked up.
 #[derive(Debug, Default)]
 pub(crate) struct Opened {
-    pub(crate) adopted: Vec<String>,
+    pub(crate) adopted: Vec<Adopted>,
     pub(crate) gone: Vec<String>,
     /// Messages not settled yet.
     pub(crate) lag: u64,
@@ -135,6 +148,10 @@ pub(crate) struct Batch {
     /// There is more to pop at once.
     pub(crate) more: bool,
     pub(crate) paused: bool,
+    /// A broker gave nothing, since the subscription holds all it may.
+    pub(crate) full: bool,
+    /// Messages lost unread.
+    pub(crate) gaps: Vec<Gap>,
     /// Brokers that could not be asked.
     pub(crate) partial: Vec<String>,
 }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use clock::Monotonic;
+use openapi::messages::QueueRef;
 use openapi::ws::{LeaseState, OkBody, ServerFrame, SubscriptionState};
 use serde_json::value::RawValue;
 
@@ -11,6 +12,7 @@ use super::action::{Action, Batch, Effect, Opened, Outcome, Refusal};
 use super::frame::SettleKind;
 use super::session::{Pending, Session};
 use super::subscription::Phase;
+use crate::upstream::Gap;
 
 impl Session {
     pub(super) fn opened(&mut self, number: u32, result: Result<Opened, Refusal>, now: Monotonic) {
@@ -25,12 +27,12 @@ impl Session {
                 lag,
                 invisible_ms,
             }) => {
-                let receipts: Vec<Arc<str>> = adopted
-                    .iter()
-                    .map(|receipt| receipt.as_str().into())
-                    .collect();
-                sub.opened(invisible_ms, &receipts, now);
+                sub.opened(invisible_ms, &adopted, now);
                 let sub = sub.spec.sub.clone();
+                let adopted = adopted
+                    .iter()
+                    .map(|lease| lease.receipt.to_string())
+                    .collect();
                 self.succeed(
                     id,
                     OkBody::Subscribed {
@@ -83,8 +85,8 @@ impl Session {
             return;
         };
         sub.complained = false;
-        let target = Arc::clone(&sub.target);
-        let surplus = sub.popped(batch.items, batch.more, now);
+        let (target, name) = (Arc::clone(&sub.target), sub.spec.sub.clone());
+        let surplus = sub.popped(batch.items, batch.more, batch.full, now);
         if batch.paused {
             sub.paused(now);
         }
@@ -98,6 +100,9 @@ impl Session {
             surplus,
             None,
         );
+        for gap in &batch.gaps {
+            self.send(&gap_frame(&name, gap));
+        }
         match (batch.paused, batch.partial.is_empty()) {
             (true, _) => self.set_state(
                 number,
@@ -201,6 +206,7 @@ impl Session {
             match outcome.effect {
                 Effect::Over | Effect::Gone | Effect::Released => {
                     sub.forget(receipt);
+                    sub.freed(now);
                 }
                 Effect::Extended { visible_ms } => sub.extended(receipt, visible_ms, now),
                 Effect::Limit | Effect::Unchanged => sub.look_again(receipt),
@@ -351,5 +357,22 @@ impl Session {
             lane: Some(lane),
         });
         self.out.push(Action::Publish { token, publish });
+    }
+}
+
+/// What retention deleted before the group read it.
+fn gap_frame(sub: &str, gap: &Gap) -> ServerFrame {
+    let offset = |at: i64| u64::try_from(at).unwrap_or(0);
+    ServerFrame::Gap {
+        sub: sub.to_owned(),
+        reason: "retention".to_owned(),
+        topic: gap.topic.clone(),
+        queue: QueueRef {
+            broker: gap.broker.clone(),
+            id: gap.queue_id,
+        },
+        skipped: offset(gap.to).saturating_sub(offset(gap.from)),
+        from: offset(gap.from),
+        to: offset(gap.to),
     }
 }

@@ -16,13 +16,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::action::{Action, Event};
 use super::frame::{self, IN_FLIGHT_MAX, Malformed, Request, Subscribe};
-use super::jobs::{self, Done, Feed};
+use super::jobs::{self, Done, Feed, Wanted};
 use super::outbound::{Outbound, Progress};
 use super::reader_fields::ReaderSubscribe;
 use super::reader_jobs::{self, Reading};
 use super::session::{Session, Settings, close};
 use crate::params::{format_duration, format_time};
 use crate::state::AppState;
+use crate::upstream::Presence;
 
 /// Largest inbound frame, bytes.
 pub(crate) const FRAME_MAX: usize = 1024 * 1024;
@@ -62,6 +63,8 @@ struct Driver {
     jobs: FuturesUnordered<Job>,
     feeds: HashMap<u32, Arc<Feed>>,
     readers: HashMap<u32, Reading>,
+    /// While they are here, the brokers hear of the subscriptions.
+    presences: HashMap<u32, Presence>,
     closing: Option<(u16, &'static str)>,
     drained: bool,
 }
@@ -85,6 +88,7 @@ pub(super) async fn run(socket: WebSocket, state: AppState, name: String, member
         jobs: FuturesUnordered::new(),
         feeds: HashMap::new(),
         readers: HashMap::new(),
+        presences: HashMap::new(),
         closing: None,
         drained: false,
         state,
@@ -256,6 +260,17 @@ impl Driver {
 
     fn done(&mut self, done: Done) {
         match done {
+            Done::Opened { sub, result } => {
+                let result = result.map_err(|error| jobs::refusal(&error));
+                let result = result.map(|(opened, presence)| {
+                    // Where it is over already nobody needs to hear of it.
+                    if self.feeds.contains_key(&sub) {
+                        self.presences.insert(sub, presence);
+                    }
+                    opened
+                });
+                self.handle(Event::Opened { sub, result });
+            }
             Done::Event(event) => self.handle(event),
             Done::Nothing => {}
             Done::ReaderOpened { sub, result } => {
@@ -315,6 +330,7 @@ impl Driver {
                 Action::Close { code, reason } => self.closing = Some((code, reason)),
                 Action::Open { sub, spec } => self.open(sub, spec),
                 Action::Forget { sub } => {
+                    self.presences.remove(&sub);
                     if let Some(feed) = self.feeds.remove(&sub) {
                         feed.over.cancel();
                     }
@@ -334,11 +350,19 @@ impl Driver {
                     max,
                     bytes,
                     invisible_ms,
+                    limit,
+                    holds,
                 } => {
-                    let asked = self.now();
-                    self.with_feed(sub, |state, feed| {
-                        Box::pin(jobs::pop(state, feed, sub, max, bytes, invisible_ms, asked))
-                    });
+                    let wanted = Wanted {
+                        sub,
+                        max,
+                        bytes,
+                        invisible_ms,
+                        limit,
+                        holds,
+                        asked: self.now(),
+                    };
+                    self.with_feed(sub, |state, feed| Box::pin(jobs::pop(state, feed, wanted)));
                 }
                 Action::Wait { sub } => {
                     self.with_feed(sub, |state, feed| Box::pin(jobs::wait(state, feed, sub)))
@@ -349,13 +373,10 @@ impl Driver {
                     kind,
                     items,
                 } => {
-                    self.jobs.push(Box::pin(jobs::settle(
-                        self.state.clone(),
-                        token,
-                        target,
-                        kind,
-                        items,
-                    )));
+                    let (state, member) = (self.state.clone(), self.member(target.number));
+                    self.jobs.push(Box::pin(async move {
+                        jobs::settle(state, token, target, kind, items, &member).await
+                    }));
                 }
                 Action::Publish { token, publish } => {
                     self.jobs
@@ -369,13 +390,19 @@ impl Driver {
         let feed = Feed {
             group: spec.group.clone(),
             topic: spec.topic.clone(),
-            member: self.member.clone(),
+            member: self.member(sub),
             format: spec.body_format,
             over: CancellationToken::new(),
         };
-        self.feeds.insert(sub, Arc::new(feed));
-        self.jobs
-            .push(Box::pin(super::open::open(self.state.clone(), sub, spec)));
+        let feed = Arc::new(feed);
+        self.feeds.insert(sub, Arc::clone(&feed));
+        let opening = super::open::open(self.state.clone(), feed, sub, spec);
+        self.jobs.push(Box::pin(opening));
+    }
+
+    /// What the brokers know a subscription by: leases are counted for it alone.
+    fn member(&self, sub: u32) -> String {
+        format!("{}.{sub}", self.member)
     }
 
     fn open_reader(&mut self, sub: u32, spec: Box<ReaderSubscribe>) {

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::action::{Batch, Effect, Event, Outcome, Refusal, Target};
+use super::action::{Batch, Effect, Event, Opened, Outcome, Refusal, Target};
 use super::frame::{BodyFormat, Publish, SettleItem, SettleKind};
 use super::subscription::Item;
 use crate::error::{ApiError, Code};
@@ -21,7 +21,8 @@ use crate::receipt::ReceiptError;
 use crate::render::{self, Members};
 use crate::state::AppState;
 use crate::upstream::{
-    Delivery, Lease, PopRequest, Popped, Scope, SettleOp, SettleOutcome, SettleStatus, Settlement,
+    Delivery, Lease, PopRequest, Popped, Presence, Scope, SettleOp, SettleOutcome, SettleStatus,
+    Settlement,
 };
 
 /// A call to the brokers ends after this.
@@ -40,6 +41,11 @@ pub(super) enum Done {
     ReaderOpened {
         sub: u32,
         result: Result<Box<(reader::Feed, Arc<str>)>, ApiError>,
+    },
+    /// A subscription was looked up; the brokers hear of it as long as the second part lives.
+    Opened {
+        sub: u32,
+        result: Result<(Opened, Presence), ApiError>,
     },
     /// Messages stay in their guard until the subscription is known to live.
     Popped {
@@ -62,28 +68,33 @@ pub(super) struct Feed {
     pub(super) over: CancellationToken,
 }
 
-pub(super) async fn pop(
-    state: AppState,
-    feed: Arc<Feed>,
-    sub: u32,
-    max: u32,
-    bytes: usize,
-    invisible_ms: u64,
-    asked: Monotonic,
-) -> Done {
+/// What a pop asks for.
+pub(super) struct Wanted {
+    pub(super) sub: u32,
+    pub(super) max: u32,
+    pub(super) bytes: usize,
+    pub(super) invisible_ms: u64,
+    pub(super) limit: u32,
+    pub(super) holds: BTreeMap<Arc<str>, u32>,
+    /// When it began: leases are reckoned from there.
+    pub(super) asked: Monotonic,
+}
+
+pub(super) async fn pop(state: AppState, feed: Arc<Feed>, wanted: Wanted) -> Done {
     let request = PopRequest {
         scope: Scope,
         group: feed.group.clone(),
         topic: feed.topic.clone(),
-        max,
-        max_bytes: u32::try_from(bytes).unwrap_or(u32::MAX),
-        invisible_ms: Some(invisible_ms),
+        max: wanted.max,
+        max_bytes: u32::try_from(wanted.bytes).unwrap_or(u32::MAX),
+        invisible_ms: Some(wanted.invisible_ms),
         member: feed.member.clone(),
-        member_limit: 0,
+        member_limit: wanted.limit,
+        member_holds: wanted.holds,
         deadline: Instant::now() + CALL,
     };
     // Messages stay with the broker while clients have yet to take as many others as the gateway may hold.
-    let held = timeout_at(request.deadline, state.answers.take(bytes)).await;
+    let held = timeout_at(request.deadline, state.answers.take(wanted.bytes)).await;
     let result = match held {
         Ok(_) => state.upstream.pop(&request).await,
         Err(_) => {
@@ -93,8 +104,8 @@ pub(super) async fn pop(
         }
     };
     Done::Popped {
-        sub,
-        asked,
+        sub: wanted.sub,
+        asked: wanted.asked,
         held: held.ok(),
         result,
     }
@@ -120,6 +131,8 @@ pub(super) fn batch(
         items,
         more: popped.more,
         paused: popped.paused,
+        full: popped.member_full,
+        gaps: popped.gap.clone(),
         partial,
     }
 }
@@ -141,6 +154,7 @@ fn item(delivery: &Delivery, format: BodyFormat, asked: Monotonic) -> Option<Ite
         json,
         size: delivery.body.len() as u64,
         until,
+        broker: delivery.lease.broker.as_str().into(),
     })
 }
 
@@ -177,6 +191,7 @@ pub(super) async fn settle(
     target: Arc<Target>,
     kind: SettleKind,
     items: Vec<SettleItem>,
+    member: &str,
 ) -> Done {
     let leases: Vec<Result<Lease, ReceiptError>> = items
         .iter()
@@ -188,7 +203,7 @@ pub(super) async fn settle(
         .filter_map(|(item, lease)| {
             Some(Settlement {
                 lease: lease.as_ref().ok()?.clone(),
-                op: operation(kind, item),
+                op: operation(kind, item, member),
             })
         })
         .collect();
@@ -219,7 +234,7 @@ pub(super) async fn settle(
     Done::Event(Event::Settled { token, outcomes })
 }
 
-fn operation(kind: SettleKind, item: &SettleItem) -> SettleOp {
+fn operation(kind: SettleKind, item: &SettleItem, member: &str) -> SettleOp {
     let (code, reason) = (item.code.clone(), item.reason.clone());
     match kind {
         SettleKind::Ack => SettleOp::Ack,
@@ -235,6 +250,8 @@ fn operation(kind: SettleKind, item: &SettleItem) -> SettleOp {
         },
         SettleKind::Release => SettleOp::Release {
             after_ms: item.invisible_ms.unwrap_or(0),
+            // Another socket may have gone on with it meanwhile.
+            member: Some(member.to_owned()),
         },
         SettleKind::Suspend => SettleOp::Suspend,
     }

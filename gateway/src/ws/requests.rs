@@ -135,7 +135,8 @@ impl Session {
             sub: number,
             spec: Box::new(spec.clone()),
         });
-        self.subs.insert(number, Subscription::new(spec, id, now));
+        self.subs
+            .insert(number, Subscription::new(number, spec, id, now));
     }
 
     fn overflow(&mut self, id: Option<RequestId>, sub: String) {

@@ -213,8 +213,10 @@ impl Session {
             at = at.min(deadline);
         }
         for sub in self.subs.values() {
-            if self.may_pop() && sub.phase == Phase::Idle && sub.wants_later() {
-                at = at.min(sub.not_before);
+            if self.may_pop()
+                && let Some(wish) = sub.wishes_at()
+            {
+                at = at.min(wish);
             }
             at = sub.look_at().map_or(at, |look| at.min(look));
         }
@@ -397,6 +399,8 @@ impl Session {
                     max: wish.max,
                     bytes: wish.bytes,
                     invisible_ms,
+                    limit: sub.spec.max_in_flight,
+                    holds: sub.holds(),
                 });
             }
         }

@@ -260,6 +260,7 @@ impl World {
                     json,
                     size: 10,
                     until,
+                    broker: "b".into(),
                 }
             })
             .collect();

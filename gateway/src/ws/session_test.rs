@@ -8,7 +8,7 @@ use clock::Monotonic;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::action::{Action, Batch, Effect, Event, Opened, Outcome, Refusal};
+use super::action::{Action, Adopted, Batch, Effect, Event, Opened, Outcome, Refusal};
 use super::frame::{SettleKind, requests};
 use super::session::{Session, Settings};
 use super::subscription::Item;
@@ -96,6 +96,7 @@ impl Rig {
                 json: json(name),
                 size: 10,
                 until,
+                broker: "b".into(),
             })
             .collect()
     }
@@ -283,6 +284,89 @@ fn in_flight_is_bounded_and_an_ack_makes_room() {
     assert_eq!(rig.take(), ["Ack a"]);
     rig.settled(token, vec![outcome(Effect::Over)]);
     assert_eq!(rig.take(), ["ok", "pop 1 max 1"]);
+}
+
+/// What was settled through another gateway is known to the brokers alone: a full subscription asks them each second,
+/// and goes on at once while that brings something.
+#[test]
+fn a_full_subscription_asks_the_brokers_whether_it_still_is() {
+    let mut rig = Rig::subscribed(10, r#","maxInFlight":2"#);
+    rig.popped(&["a", "b"], true);
+    rig.take();
+    rig.wait(999);
+    assert_eq!(rig.take(), Vec::<String>::new());
+    rig.wait(1);
+    let asked = rig.actions.iter().find_map(|action| match action {
+        Action::Pop { limit, holds, .. } => Some((*limit, holds.clone())),
+        _ => None,
+    });
+    assert_eq!(asked, Some((2, [(Arc::from("b"), 2)].into())));
+    assert_eq!(rig.take(), ["pop 1 max 8"]);
+    let full = Batch {
+        full: true,
+        ..Batch::default()
+    };
+    rig.event(Event::Popped {
+        sub: 1,
+        result: Ok(full),
+    });
+    assert_eq!(rig.take(), Vec::<String>::new(), "no wait: there is enough");
+    rig.wait(1_000);
+    assert_eq!(rig.take(), ["pop 1 max 8"]);
+    rig.popped(&["c"], false);
+    assert_eq!(rig.take(), ["wait 1", "messages c seq 2 credit 7"]);
+}
+
+/// The brokers may count more than this socket knows of: it asks again as soon as something is settled.
+#[test]
+fn a_bound_that_only_the_brokers_reach_is_no_busy_loop() {
+    let mut rig = Rig::subscribed(10, r#","maxInFlight":5"#);
+    rig.popped(&["a"], true);
+    rig.take();
+    let full = || Event::Popped {
+        sub: 1,
+        result: Ok(Batch {
+            full: true,
+            ..Batch::default()
+        }),
+    };
+    rig.event(full());
+    assert_eq!(rig.take(), Vec::<String>::new());
+    rig.wait(1_000);
+    assert_eq!(rig.take(), ["pop 1 max 4"]);
+    rig.event(full());
+    rig.say(r#"{"op":"ack","sub":"s","receipts":["a"]}"#);
+    let (token, ..) = rig.last_settle();
+    rig.take();
+    rig.settled(token, vec![outcome(Effect::Over)]);
+    assert_eq!(rig.take(), ["pop 1 max 5"]);
+}
+
+#[test]
+fn unread_messages_that_retention_deleted_are_told() {
+    let mut rig = Rig::subscribed(10, "");
+    rig.take();
+    let gap = crate::upstream::Gap {
+        topic: "t".into(),
+        broker: "b".into(),
+        queue_id: 3,
+        from: 10,
+        to: 25,
+    };
+    rig.event(Event::Popped {
+        sub: 1,
+        result: Ok(Batch {
+            gaps: vec![gap],
+            ..Batch::default()
+        }),
+    });
+    assert_eq!(
+        rig.frames(),
+        [
+            json!({"op":"gap","sub":"s","reason":"retention","topic":"t","queue":{"broker":"b","id":3},
+                "skipped":15,"from":10,"to":25})
+        ]
+    );
 }
 
 #[test]
@@ -513,7 +597,10 @@ fn adopted_receipts_count_as_in_flight_and_are_extended() {
     let mut rig = Rig::new();
     rig.say(r#"{"op":"subscribe","id":1,"sub":"s","mode":"group","group":"g","credit":5,"maxInFlight":2,"resume":{"receipts":["a","b"]}}"#);
     let opened = Opened {
-        adopted: vec!["a".into()],
+        adopted: vec![Adopted {
+            receipt: "a".into(),
+            broker: "b".into(),
+        }],
         gone: vec!["b".into()],
         lag: 2,
         invisible_ms: 30_000,
@@ -648,6 +735,7 @@ fn a_full_queue_stops_pops_and_reading_and_ends_slow_consumers() {
         json: big.clone(),
         size: 300_000,
         until: now + Duration::from_secs(30),
+        broker: "b".into(),
     };
     let items = ["a", "b", "c", "d"]
         .map(|name| item(name, rig.now))
@@ -698,6 +786,7 @@ fn a_message_larger_than_the_queue_goes_alone() {
             json: big.clone(),
             size: 3_000_000,
             until,
+            broker: "b".into(),
         })
         .to_vec();
     rig.event(Event::Popped {

@@ -1,6 +1,6 @@
 //! One group subscription of a socket: credit, in-flight bound, sequence and leases, as a pure state.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +8,17 @@ use clock::Monotonic;
 use openapi::ws::{LeaseState, RequestId, SubscriptionState};
 use serde_json::value::RawValue;
 
-use super::action::Target;
+use super::action::{Adopted, Target};
 use super::frame::{SettleItem, SettleKind, Subscribe};
 
 /// Credit a client may have outstanding, messages.
 pub(super) const CREDIT_MAX: u64 = 10_000;
 /// Messages in one frame, and in one pop.
 pub(super) const TURN_MESSAGES: u32 = 64;
+/// Leases beyond the in-flight bound that are remembered: the client may have settled those before them elsewhere.
+const STALE_MAX: usize = 1_000;
+/// How often a subscription that holds all it may asks the brokers whether it still does.
+const PROBE: Duration = Duration::from_secs(1);
 /// Bytes of messages in one frame and one pop; a larger message goes alone.
 pub(super) const TURN_BYTES: usize = 256 * 1024;
 const RENEW_RETRY: Duration = Duration::from_secs(1);
@@ -32,6 +36,8 @@ pub(crate) struct Item {
     pub(crate) size: u64,
     /// When it becomes visible again.
     pub(crate) until: Monotonic,
+    /// Who gave it, and counts it.
+    pub(crate) broker: Arc<str>,
 }
 
 /// Whether a pop makes sense, and what follows the last one.
@@ -49,6 +55,7 @@ pub(super) enum Phase {
 
 #[derive(Debug)]
 struct Lease {
+    broker: Arc<str>,
     until: Monotonic,
     renew_at: Monotonic,
     /// No extension goes beyond this.
@@ -112,6 +119,12 @@ pub(super) struct Subscription {
     bytes: Option<u64>,
     seq: u64,
     leases: HashMap<Arc<str>, Lease>,
+    /// How many of them each broker has; none with 0.
+    holds: BTreeMap<Arc<str>, u32>,
+    /// The last pop brought nothing, since the brokers count as many leases as there may be.
+    full: bool,
+    /// Not before this is asked whether the bound is still reached.
+    probe_at: Monotonic,
     ready: VecDeque<Item>,
     retry: Duration,
     last_pop: Option<Monotonic>,
@@ -120,11 +133,17 @@ pub(super) struct Subscription {
 }
 
 impl Subscription {
-    pub(super) fn new(spec: Subscribe, open_id: Option<RequestId>, now: Monotonic) -> Self {
+    pub(super) fn new(
+        number: u32,
+        spec: Subscribe,
+        open_id: Option<RequestId>,
+        now: Monotonic,
+    ) -> Self {
         Self {
             target: Arc::new(Target {
                 ns: spec.ns.clone(),
                 group: spec.group.clone(),
+                number,
             }),
             open_id,
             phase: Phase::Opening,
@@ -138,6 +157,9 @@ impl Subscription {
             bytes: None,
             seq: 0,
             leases: HashMap::new(),
+            holds: BTreeMap::new(),
+            full: false,
+            probe_at: now,
             ready: VecDeque::new(),
             retry: RETRY_MIN,
             last_pop: None,
@@ -147,12 +169,13 @@ impl Subscription {
     }
 
     /// Takes the group's invisible time, where none was asked for, and the adopted leases.
-    pub(super) fn opened(&mut self, invisible_ms: u64, adopted: &[Arc<str>], now: Monotonic) {
+    pub(super) fn opened(&mut self, invisible_ms: u64, adopted: &[Adopted], now: Monotonic) {
         self.invisible = Duration::from_millis(invisible_ms);
         self.phase = Phase::Idle;
         let until = now + self.invisible;
-        for receipt in adopted {
-            self.hold(Arc::clone(receipt), until, true, now);
+        for lease in adopted {
+            let (receipt, broker) = (Arc::clone(&lease.receipt), Arc::clone(&lease.broker));
+            self.hold(receipt, broker, until, true, now);
         }
     }
 
@@ -184,7 +207,14 @@ impl Subscription {
             return None;
         }
         let unsent = self.ready.len() as u64;
-        let room = u64::from(self.spec.max_in_flight).saturating_sub(self.leases.len() as u64);
+        let mut room = u64::from(self.spec.max_in_flight).saturating_sub(self.leases.len() as u64);
+        if room == 0 {
+            if now < self.probe_at || self.leases.len() >= self.bound() + STALE_MAX {
+                return None;
+            }
+            // The brokers know what was settled through other gateways, and give no more than the bound.
+            room = u64::from(TURN_MESSAGES);
+        }
         let max = self
             .credit
             .saturating_sub(unsent)
@@ -203,9 +233,23 @@ impl Subscription {
             .map(|bytes| bytes.saturating_sub(self.ready.iter().map(|item| item.size).sum()))
     }
 
-    /// Whether a pop would be asked for if its time had come.
-    pub(super) fn wants_later(&self) -> bool {
-        self.wish(self.not_before).is_some()
+    fn bound(&self) -> usize {
+        self.spec.max_in_flight as usize
+    }
+
+    /// When a pop will be asked for if nothing else happens.
+    pub(super) fn wishes_at(&self) -> Option<Monotonic> {
+        let at = if self.leases.len() >= self.bound() {
+            self.not_before.max(self.probe_at)
+        } else {
+            self.not_before
+        };
+        self.wish(at).map(|_| at)
+    }
+
+    /// Leases by broker, for the bound that the brokers keep.
+    pub(super) fn holds(&self) -> BTreeMap<Arc<str>, u32> {
+        self.holds.clone()
     }
 
     pub(super) fn popping(&mut self, max: u32, now: Monotonic) {
@@ -213,8 +257,15 @@ impl Subscription {
         self.last_pop = Some(now);
     }
 
-    /// Takes the messages of a pop; returns those beyond what was asked for.
-    pub(super) fn popped(&mut self, items: Vec<Item>, more: bool, now: Monotonic) -> Vec<Arc<str>> {
+    /// Takes the messages of a pop; returns those beyond what was asked for. `full`: a broker gave less than it could,
+    /// since this subscription holds as many of its leases as it may.
+    pub(super) fn popped(
+        &mut self,
+        items: Vec<Item>,
+        more: bool,
+        full: bool,
+        now: Monotonic,
+    ) -> Vec<Arc<str>> {
         let Phase::Popping(max) = self.phase else {
             return items.into_iter().map(|item| item.receipt).collect();
         };
@@ -226,12 +277,21 @@ impl Subscription {
         };
         self.not_before = now;
         self.retry = RETRY_MIN;
+        self.full = full && items.is_empty();
+        if self.full {
+            self.phase = Phase::Idle;
+            self.not_before = now + PROBE;
+        }
+        // One that brought something shows that more was settled elsewhere.
+        let stale = self.leases.len() >= self.bound() && !items.is_empty();
+        self.probe_at = if stale { now } else { now + PROBE };
         for (index, item) in items.into_iter().enumerate() {
             if index >= max || self.leases.contains_key(&item.receipt) {
                 surplus.push(item.receipt);
                 continue;
             }
-            self.hold(Arc::clone(&item.receipt), item.until, false, now);
+            let broker = Arc::clone(&item.broker);
+            self.hold(Arc::clone(&item.receipt), broker, item.until, false, now);
             self.ready.push_back(item);
         }
         surplus
@@ -309,10 +369,26 @@ impl Subscription {
         self.ready.front().map(|item| item.json.get().len())
     }
 
-    fn hold(&mut self, receipt: Arc<str>, until: Monotonic, sent: bool, now: Monotonic) {
+    /// A lease of this subscription was settled: where the bound was reached, it is not any more.
+    pub(super) fn freed(&mut self, now: Monotonic) {
+        if std::mem::take(&mut self.full) {
+            self.not_before = self.not_before.min(now);
+        }
+    }
+
+    fn hold(
+        &mut self,
+        receipt: Arc<str>,
+        broker: Arc<str>,
+        until: Monotonic,
+        sent: bool,
+        now: Monotonic,
+    ) {
         let ends = now + Duration::from_millis(self.spec.max_processing_ms);
         let renew_at = self.renewal(now, until);
+        *self.holds.entry(Arc::clone(&broker)).or_default() += 1;
         let lease = Lease {
+            broker,
             until,
             renew_at,
             ends,
@@ -427,12 +503,24 @@ impl Subscription {
 
     /// The lease is over or in other hands; true where the client held it.
     pub(super) fn forget(&mut self, receipt: &Arc<str>) -> bool {
-        self.leases.remove(receipt).is_some_and(|lease| lease.sent)
+        self.drop_lease(receipt).is_some_and(|lease| lease.sent)
+    }
+
+    fn drop_lease(&mut self, receipt: &Arc<str>) -> Option<Lease> {
+        let lease = self.leases.remove(receipt)?;
+        if let Some(held) = self.holds.get_mut(&lease.broker) {
+            *held = held.saturating_sub(1);
+            if *held == 0 {
+                self.holds.remove(&lease.broker);
+            }
+        }
+        Some(lease)
     }
 
     /// Gives up every lease. `unwritten` are receipts in frames that never reached the socket.
     pub(super) fn give_up(&mut self, unwritten: &HashSet<Arc<str>>) -> GivenUp {
         self.ready.clear();
+        self.holds.clear();
         let deferred: HashSet<&Arc<str>> = self
             .deferred
             .iter()
@@ -459,7 +547,7 @@ impl Subscription {
         let unsent: Vec<Arc<str>> = self.ready.drain(..).map(|item| item.receipt).collect();
         unsent
             .into_iter()
-            .filter(|receipt| self.leases.remove(receipt).is_some())
+            .filter(|receipt| self.drop_lease(receipt).is_some())
             .collect()
     }
 }

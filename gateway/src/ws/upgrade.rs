@@ -60,7 +60,10 @@ pub async fn upgrade(
         return Err(ApiError::new(Code::Overloaded, detail).with("limit", state.config.ws.sockets));
     };
     let session = new_ulid(state.clock.now_ms());
-    let member = label(&parts.headers).unwrap_or_else(|| format!("ws-{session}"));
+    let member = match label(&parts.headers) {
+        Some(label) => format!("{label}.{session}"),
+        None => format!("ws-{session}"),
+    };
     let upgrade = upgrade
         .protocols([SUBPROTOCOL_JSON])
         .read_buffer_size(BUFFER)

@@ -290,7 +290,8 @@ pub struct SettleItem {
     /// Why, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// For extend: the lease counts for this member from now on.
+    /// For extend: the lease counts for this member from now on. For release: only if it counts for this member, else
+    /// the answer is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member: Option<String>,
 }

@@ -234,7 +234,7 @@ pub fn write_master_key(path: &Path) -> Result<()> {
     use base64::Engine as _;
     use std::io::{Read as _, Write as _};
     use std::os::unix::fs::OpenOptionsExt as _;
-    if path.exists() {
+    if path.try_exists()? {
         return Ok(());
     }
     let mut bytes = [0; 32];

@@ -230,7 +230,7 @@ fn programs() -> Result<Option<PathBuf>> {
     let whole = |folder: &PathBuf| {
         ["initdb", "postgres", "psql"]
             .iter()
-            .all(|program| folder.join(program).exists())
+            .all(|program| folder.join(program).try_exists().unwrap_or(false))
     };
     Ok(all.into_iter().find(whole))
 }

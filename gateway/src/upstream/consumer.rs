@@ -378,7 +378,7 @@ impl Upstream {
                     continue;
                 }
                 match self
-                    .pop_broker(request, &topic, &broker, left, bytes_left, limit, &group)
+                    .pop_broker(request, &topic, &broker, (left, bytes_left, limit), &group)
                     .await
                 {
                     Ok(mut part) => {
@@ -458,15 +458,13 @@ impl Upstream {
         topics
     }
 
-    /// The pop runs in a task of its own: a caller that goes away loses no message, since the task gives them back.
+    /// Asks one broker for `max` messages and bytes within the limit of leases. The pop runs in a task of its own: a caller that goes away loses no message, since the task gives them back.
     async fn pop_broker(
         &self,
         request: &PopRequest,
         topic: &str,
         broker: &Arc<Broker>,
-        max: u32,
-        max_bytes: u32,
-        limit: Option<u32>,
+        (max, max_bytes, limit): (u32, u32, Option<u32>),
         group: &Arc<GroupDetail>,
     ) -> Result<Popped, ApiError> {
         let mut command = Command::request(RequestCode::PopMessage);

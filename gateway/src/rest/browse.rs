@@ -160,7 +160,7 @@ async fn read(
     let mut scanned = 0;
     loop {
         let held = answer::room(state, BYTES_MAX + BUFFER_MAX, deadline).await?;
-        let mut found = once(state, topic, wanted, &origin, deadline).await?;
+        let mut found = once(state, topic, wanted, &origin, held.bytes(), deadline).await?;
         found.scanned += scanned;
         let enough =
             !found.items.is_empty() || found.deleted > 0 || wanted.order == Order::Descending;
@@ -186,6 +186,7 @@ async fn once(
     topic: &str,
     wanted: &Wanted,
     origin: &Origin,
+    memory: usize,
     deadline: Instant,
 ) -> Result<Found, ApiError> {
     let mut named = Vec::new();
@@ -228,7 +229,8 @@ async fn once(
     let items = wanted.items;
     let limits = Limits {
         items,
-        bytes: BYTES_MAX,
+        // A third is for the answer, the rest for what is read ahead.
+        bytes: BYTES_MAX.min(memory / 3),
         scan: wanted.scan,
     };
     let mut merge = Merge::new(
@@ -237,7 +239,7 @@ async fn once(
         wanted.filter.clone(),
         &starts,
         &ends,
-        BUFFER_MAX,
+        BUFFER_MAX.min(memory / 3 * 2),
     );
     let items = merge.take(&state.upstream, limits, deadline).await?;
     let deleted = merge.take_deleted();

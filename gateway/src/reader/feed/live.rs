@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{CHUNK_BYTES, Chunk, Feed, GapReason, Step, Wanted};
-use crate::reader::ring::{Batch, Ring, wants};
+use crate::reader::ring::{Batch, wants};
 use crate::upstream::Record;
 
 impl Feed {
@@ -82,13 +82,10 @@ impl Feed {
         match ring.get(number) {
             Some(batch) => Ok((Arc::clone(batch), number)),
             None => {
-                let equal = |ring: &Ring| {
-                    ring.head
-                        .iter()
-                        .enumerate()
-                        .all(|(i, head)| self.places.get(i).copied().unwrap_or(0) == *head)
-                };
-                self.aligned = equal(&ring);
+                let mut heads = ring.head.iter().enumerate();
+                let aligned = heads.all(|(i, head)| self.place(i) == *head);
+                drop(ring);
+                self.aligned = aligned;
                 Err(Step::Empty)
             }
         }

@@ -108,7 +108,7 @@ pub(crate) fn dispatch(broker: &Arc<Broker>, fast: bool, cmd: Command, to: Respo
         RequestCode::GetAllDelayOffset => blocking(broker, cmd, to, lists::delay_offsets),
         RequestCode::GetAllConsumerOffset => blocking(broker, cmd, to, offset::all),
         RequestCode::InvokeBrokerToResetOffset => blocking(broker, cmd, to, reset_offset::reset),
-        RequestCode::InvokeBrokerToGetConsumerStatus => consumer_status::ask_all(broker, cmd, to),
+        RequestCode::InvokeBrokerToGetConsumerStatus => consumer_status::ask_all(broker, &cmd, to),
         RequestCode::GetBrokerConfig => inline(broker, &cmd, to, broker_config::get),
         RequestCode::UpdateBrokerConfig => blocking(broker, cmd, to, broker_config::update),
         RequestCode::GetBrokerRuntimeInfo => blocking(broker, cmd, to, runtime_info::get),

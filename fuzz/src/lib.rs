@@ -4,6 +4,8 @@
 //! same. `corpus/<target>/` holds inputs that reach different code; `tests/everyday.rs` runs them all and some
 //! thousand damaged ones; `scripts/fuzz` runs the same functions under libFuzzer for as long as it is told.
 
+#![allow(clippy::panic, reason = "what is wrong shall fail loudly")]
+
 mod bodies;
 mod frames;
 mod leases;

@@ -48,7 +48,7 @@ pub(crate) struct Producers {
 
 impl Producers {
     /// Notes a heartbeat. False when a bound is reached.
-    pub(crate) fn heartbeat(&self, group: &str, member: Member) -> bool {
+    pub(crate) fn heartbeat(&self, group: &str, member: &Member) -> bool {
         let mut inner = self.inner.lock();
         if !inner.groups.contains_key(group) && inner.groups.len() >= GROUPS_MAX {
             return false;
@@ -58,7 +58,7 @@ impl Producers {
             return false;
         }
         members.insert(member.conn.id(), member.clone());
-        inner.note_client(&member);
+        inner.note_client(member);
         true
     }
 

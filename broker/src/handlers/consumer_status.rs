@@ -22,8 +22,8 @@ const AT_ONCE: usize = 64;
 const WHOLE_WAIT: Duration = Duration::from_secs(12);
 
 /// Asks one member (field `clientAddr`) or all; those that do not answer are left out.
-pub(crate) fn ask_all(broker: &Arc<Broker>, cmd: Command, to: Responder) {
-    let asked = match Asked::parse(broker, &cmd) {
+pub(crate) fn ask_all(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
+    let asked = match Asked::parse(broker, cmd) {
         Ok(asked) => asked,
         Err(error) => return to.send(error.to_response()),
     };

@@ -178,9 +178,7 @@ fn accept(
     };
     for producer in &body.producer_data_set {
         if !producer.group_name.is_empty() {
-            broker
-                .producers
-                .heartbeat(&producer.group_name, member.clone());
+            broker.producers.heartbeat(&producer.group_name, &member);
         }
     }
     let mut refused = None;

@@ -43,6 +43,10 @@ types! {
     gantry::GroupLag,
     gantry::SettleRequest,
     gantry::SettleResponse,
+    body::config_level::ConfigList,
+    body::config_level::ConfigNames,
+    body::config_level::ConfigEntries,
+    body::config_level::ConfigOffered,
 }
 
 /// First byte: which type; the rest is the body.

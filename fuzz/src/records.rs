@@ -1,13 +1,18 @@
 //! Stored records, their properties, and the batches that producers send.
 
+use wire::inflate::inflate;
 use wire::message::{self, Properties, PropertiesView, RecordScan, RecordView};
 
-/// First byte 0: a piece of the log; 1: properties; 2: a batch.
+/// First byte 0: a piece of the log; 1: properties; 2: a batch; 3: a compressed body.
 pub(crate) fn run(data: &[u8]) {
     match data {
         [0, log @ ..] => records(log),
         [1, text @ ..] => properties(text),
         [2, body @ ..] => batch(body),
+        [3, packed @ ..] => {
+            let limit = 1 << 16;
+            assert!(inflate(packed, limit, "body").map_or(0, |whole| whole.len()) <= limit);
+        }
         _ => {}
     }
 }

@@ -16,6 +16,12 @@ pub(crate) fn run(data: &[u8]) {
     drop(receipt::parse_start_offsets(text));
     drop(receipt::parse_message_offsets(text));
     drop(receipt::parse_leases(text));
+    drop(receipt::parse_peeked(text));
+    drop(receipt::parse_gaps(text));
+    if let Some(map) = body::queue_map::QueueMap::parse(text) {
+        let written = map.to_string();
+        assert_eq!(body::queue_map::QueueMap::parse(&written), Some(map));
+    }
     if let Ok((host, offset)) = id::parse_offset_msg_id(text) {
         assert_eq!(id::offset_msg_id(host, offset), text.to_ascii_uppercase());
     }

@@ -1,4 +1,5 @@
 //! Several masters: who was not reached catches up, nothing happens under an old configuration, nothing comes back.
+#![allow(clippy::unwrap_used, clippy::string_slice, reason = "a test")]
 
 mod support;
 

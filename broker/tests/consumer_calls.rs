@@ -1,5 +1,6 @@
 //! Requests that the broker passes on to a consumer, and its answer back.
 #![allow(
+    clippy::string_slice,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,

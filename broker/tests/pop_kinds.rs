@@ -1,4 +1,5 @@
 //! One kind of member a group: who comes second is refused, and takes over where the other stood once it has gone.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 mod pop_support;
 

@@ -1,4 +1,5 @@
 //! Leases per member, peeks, losses by retention, seeks over waiting retries, reads of old messages.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 mod pop_support;
 

@@ -1,5 +1,6 @@
 //! Deletion of old log files by a running broker: what clients see, and what outlives its file.
 #![allow(
+    clippy::expect_used,
     clippy::unwrap_used,
     reason = "a test program: what is unexpected ends it"
 )]

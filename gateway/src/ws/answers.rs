@@ -238,13 +238,16 @@ impl Session {
             };
             if !over {
                 let receipts = vec![Arc::clone(receipt)];
-                let after = Some(orphan.after_ms);
+                let kind = match orphan.after_ms {
+                    Some(_) => SettleKind::Release,
+                    None => SettleKind::Suspend,
+                };
                 self.give_back(
                     Pending::GiveBack,
                     &orphan.target,
-                    SettleKind::Release,
+                    kind,
                     receipts,
-                    after,
+                    orphan.after_ms,
                 );
             }
         }

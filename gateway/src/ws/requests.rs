@@ -281,7 +281,7 @@ impl Session {
         if let Some(after_ms) = after_ms {
             let orphan = || Orphan {
                 target: Arc::clone(&target),
-                after_ms,
+                after_ms: Some(after_ms),
             };
             self.orphans
                 .extend(asked.into_iter().map(|receipt| (receipt, orphan())));

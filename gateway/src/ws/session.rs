@@ -71,8 +71,8 @@ pub(super) enum Pending {
 #[derive(Debug)]
 pub(super) struct Orphan {
     pub(super) target: Arc<Target>,
-    /// Released so when the request leaves it alive.
-    pub(super) after_ms: u64,
+    /// Released so when the request leaves it alive; `None` where its frame never reached the socket: suspended.
+    pub(super) after_ms: Option<u64>,
 }
 
 /// Sends that must keep their order: topic and ordering key.
@@ -453,6 +453,11 @@ impl Session {
         self.closing = true;
         self.ended = true;
         self.readers.clear();
+        for (receipt, orphan) in &mut self.orphans {
+            if unwritten.contains(receipt) {
+                orphan.after_ms = None;
+            }
+        }
         let ids: Vec<u32> = self.subs.keys().copied().collect();
         for id in ids {
             let window = self

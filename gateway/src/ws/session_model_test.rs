@@ -348,17 +348,35 @@ impl World {
     }
 }
 
+/// Lives by `steps`, after a subscribe with a credit of five.
+fn live(steps: impl IntoIterator<Item = Step>, clean: bool) {
+    let mut world = World::new();
+    world.apply(Step::Subscribe(5));
+    for step in steps {
+        world.apply(step);
+    }
+    world.end(clean);
+}
+
+#[test]
+fn a_message_that_never_left_is_not_counted_though_its_extension_outlives_the_subscription() {
+    let steps = [
+        Step::Popped(1, false),
+        Step::Wait(956),
+        Step::Wait(5_711),
+        Step::Unsubscribe(true),
+    ];
+    for clean in [false, true] {
+        live(steps, clean);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn credit_is_kept_and_every_message_has_one_fate(steps in prop::collection::vec(step(), 1..120), clean in any::<bool>()) {
-        let mut world = World::new();
-        world.apply(Step::Subscribe(5));
-        for step in steps {
-            world.apply(step);
-        }
-        world.end(clean);
+        live(steps, clean);
     }
 
     #[test]

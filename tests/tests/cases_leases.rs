@@ -4,11 +4,15 @@
 use std::time::Duration;
 
 use gantry_tests::http::{Rest, text};
+use gantry_tests::native::Native;
 use gantry_tests::process::Gantry;
 use gantry_tests::wait::{USUAL, eventually, within};
 use gantry_tests::ws::Socket;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
+
+/// A native heartbeat.
+const HEART_BEAT: i32 = 34;
 
 async fn one(rest: &Rest, group: &str, wait: &str) -> Value {
     let got = rest
@@ -156,5 +160,49 @@ fn a_group_that_starts_at_the_latest_message_gets_only_what_follows() {
         let rest = Rest::new(gantry.addr("gateway"));
         assert_eq!(one(&rest, "late", "10s").await["json"], "new");
         assert_eq!(one(&rest, "late", "500ms").await, Value::Null);
+    });
+}
+
+/// A socket hears at its subscribe, not at its first message, that consumers that pull have the group.
+#[test]
+fn a_subscribe_is_refused_while_a_consumer_that_pulls_lives() {
+    within(USUAL, async {
+        let dir = tempfile::tempdir().unwrap();
+        let gantry = Gantry::up(dir.path(), &[]).unwrap();
+        let rest = Rest::new(gantry.addr("gateway"));
+        rest.put_topic("orders", json!({"queues": 1}))
+            .await
+            .expect(201);
+        rest.put_group("g", json!({})).await.expect(201);
+        rest.subscribe("g", "orders", json!({})).await.expect(201);
+        let native = Native::connect(gantry.addr("broker")).await.unwrap();
+        let beat = json!({"clientID": "puller@9", "producerDataSet": [], "consumerDataSet": [{
+            "groupName": "g", "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
+            "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET", "subscriptionDataSet": [],
+        }]});
+        let beat = beat.to_string();
+        let said = native
+            .call(HEART_BEAT, json!({}), beat.as_bytes())
+            .await
+            .unwrap();
+        said.expect(0).unwrap();
+        let refused = rest.receive("g", "wait=0s").await.expect(409);
+        assert_eq!(refused.code(), "group_mode_conflict");
+        assert_eq!(refused.json()["members"], json!(["puller@9"]));
+        let (mut socket, _) = Socket::open(rest.addr()).await.unwrap();
+        let answer = socket.subscribe("g", "orders", 0).await.unwrap();
+        assert_eq!(answer["code"], "group_mode_conflict", "{answer}");
+        drop(native);
+        sleep(Duration::from_millis(200)).await;
+        let answer = socket.subscribe("g", "orders", 0).await.unwrap();
+        assert_eq!(answer["op"], "ok", "{answer}");
+
+        // And the other way round: the open subscription keeps the group without taking anything.
+        let native = Native::connect(gantry.addr("broker")).await.unwrap();
+        let refused = native
+            .call(HEART_BEAT, json!({}), beat.as_bytes())
+            .await
+            .unwrap();
+        refused.expect(16).unwrap();
     });
 }

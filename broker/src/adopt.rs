@@ -14,7 +14,7 @@ use crate::handlers::gantry_topic::check_attributes;
 use crate::handlers::{group, topic};
 use crate::level;
 use crate::names;
-use crate::table::Entry;
+use crate::table::{Buried, Entry};
 use crate::topic::TopicConfig;
 
 /// Which table.
@@ -95,15 +95,10 @@ fn one_topic(
     topic::check_change(name)?;
     let version_here = || broker.topics.get(name).map(|config| config.version());
     if entry.config.is_null() {
-        let mut new = false;
-        match version_here() {
-            // Only remembered; written with the rest.
-            None => new = broker.topics.remove(name, broker.now_ms(), entry.version),
-            Some(here) if entry.version > here => {
-                topic::remove_with_retries(broker, name, entry.version)?;
-            }
-            Some(_) => {}
-        }
+        let buried = topic::bury(broker, name, entry.version, deleted_at(broker, entry))?;
+        note_outlived(buried, "topic", entry);
+        // Written with the rest.
+        let new = matches!(buried, Buried::Remembered | Buried::Outlived);
         let taken = version_here().is_none();
         let version = version_here().unwrap_or_else(|| broker.topics.deleted_in(name));
         return Ok((mark(name, taken, version), new));
@@ -189,15 +184,19 @@ fn one_group(
     }
     if entry.config.is_null() {
         let mut gone = None;
-        match version_here() {
-            // Only remembered; written with the rest.
-            None if broker.groups.remove(name, broker.now_ms(), entry.version) => {
-                gone = Some(BTreeSet::new());
+        let at_ms = deleted_at(broker, entry);
+        let buried = broker
+            .groups
+            .bury(name, broker.now_ms(), entry.version, at_ms);
+        note_outlived(buried, "group", entry);
+        match buried {
+            Buried::Known => {}
+            // Written with the rest.
+            Buried::Remembered | Buried::Outlived => gone = Some(BTreeSet::new()),
+            Buried::Removed => {
+                broker.save_groups()?;
+                group::clear(broker, name, true)?;
             }
-            Some(here) if entry.version > here => {
-                group::remove(broker, name, entry.version, true)?;
-            }
-            None | Some(_) => {}
         }
         let taken = version_here().is_none();
         let version = version_here().unwrap_or_else(|| broker.groups.deleted_in(name));
@@ -241,6 +240,26 @@ fn one_group(
     });
     let version = here.map_or_else(|| broker.groups.deleted_in(name), |here| here.version());
     Ok((mark(name, taken, version), gone))
+}
+
+/// When the deletion was; this moment, where nobody says.
+fn deleted_at(broker: &Broker, entry: &ConfigEntry) -> u64 {
+    match entry.deleted_at_ms {
+        0 => broker.now_ms(),
+        at_ms => at_ms,
+    }
+}
+
+fn note_outlived(buried: Buried, kind: &str, entry: &ConfigEntry) {
+    if buried == Buried::Outlived {
+        let (name, version) = (&entry.name, entry.version + 1);
+        tracing::info!(
+            kind,
+            name,
+            version,
+            "made after its deletion elsewhere: stays"
+        );
+    }
 }
 
 fn has(subscriptions: &[SubscriptionSpec], topic: &str) -> bool {

@@ -12,7 +12,7 @@ use wire::WireError;
 
 use crate::error::BrokerError;
 use crate::names;
-use crate::table::{ATTRIBUTE_VERSION, Change, Deletions, Entry, Table};
+use crate::table::{ATTRIBUTE_MADE, ATTRIBUTE_VERSION, Change, Deletions, Entry, Table};
 use crate::version::DataVersion;
 
 /// Attribute that holds Gantry's group settings as JSON.
@@ -109,10 +109,11 @@ impl Entry for GroupConfig {
         !names::is_system_group(name)
     }
 
-    /// All but the version.
+    /// All but the version and the time it was made.
     fn content(&self) -> Vec<u8> {
         let mut shared = self.clone();
         shared.attributes.remove(ATTRIBUTE_VERSION);
+        shared.attributes.remove(ATTRIBUTE_MADE);
         serde_json::to_vec(&shared).unwrap_or_default()
     }
 }

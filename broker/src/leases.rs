@@ -41,7 +41,7 @@ impl Broker {
         let topics = self.topics.all().1;
         for name in topics.iter().map(|topic| &topic.topic_name) {
             if pop::is_retry_of(group, name) {
-                crate::handlers::topic::remove(self, name, 0)?;
+                crate::handlers::topic::remove(self, name)?;
             }
         }
         self.forget_members(group);

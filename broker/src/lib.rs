@@ -46,6 +46,7 @@ mod settings;
 mod stats;
 mod table;
 mod topic;
+mod unfinished;
 mod unserved;
 mod version;
 

@@ -41,7 +41,8 @@ use crate::retention::{self, Retention};
 use crate::routes::Routes;
 use crate::settings::LiveSettings;
 use crate::stats::Stats;
-use crate::topic::{PERM_READ_WRITE, TopicConfig, TopicTable, system_topics};
+use crate::topic::{TopicTable, system_topics};
+use crate::unfinished;
 use crate::version::DataVersion;
 
 /// The admin port's distance from the listen port.
@@ -380,7 +381,9 @@ fn open(
     for (topic, queue_id, to) in broker.carry.hidden() {
         pop::pass_over(&broker, &topic, queue_id, to);
     }
-    Ok(Arc::new(broker))
+    let broker = Arc::new(broker);
+    unfinished::finish(&broker)?;
+    Ok(broker)
 }
 
 /// Fills the tables from their files, then adds what every broker has.
@@ -397,7 +400,7 @@ fn load(broker: &Broker) -> Result<(), BrokerError> {
     broker.offsets_file.load(|json| broker.offsets.load(json))?;
     broker.peers.recall();
     broker.delay.recover(&broker.store)?;
-    let mut added = topics != Loaded::Whole && restore_topics(broker);
+    let mut added = topics != Loaded::Whole && unfinished::restore_topics(broker);
     for topic in system_topics(
         &broker.config.cluster,
         &broker.config.name,
@@ -409,36 +412,6 @@ fn load(broker: &Broker) -> Result<(), BrokerError> {
             .is_some_and(|change| change.changed);
     }
     if added { broker.save_topics() } else { Ok(()) }
-}
-
-/// Puts topics back that have messages but are not in the table, because the table is older than they are. True where
-/// there were any.
-fn restore_topics(broker: &Broker) -> bool {
-    let mut queues = std::collections::BTreeMap::new();
-    for (topic, queue_id) in broker.store.topics() {
-        let count = queues.entry(topic).or_insert(0);
-        *count = queue_id.saturating_add(1).max(*count);
-    }
-    let mut added = false;
-    for (topic, count) in queues {
-        if broker.topics.contains(&topic)
-            || broker.topics.deleted_in(&topic) > 0
-            || crate::names::is_system_topic(&topic)
-        {
-            continue;
-        }
-        tracing::error!(
-            topic,
-            queues = count,
-            "topic is not in the table but has messages: put back with its queues that have any"
-        );
-        let config = TopicConfig::new(&topic, count, PERM_READ_WRITE);
-        added |= broker
-            .topics
-            .ensure(config, broker.now_ms())
-            .is_some_and(|change| change.changed);
-    }
-    added
 }
 
 /// Starts what runs beside the requests. The answer is its threads.

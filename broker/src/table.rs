@@ -13,6 +13,9 @@ use crate::version::DataVersion;
 
 /// Attribute that holds Gantry's configuration version of a topic or group.
 pub(crate) const ATTRIBUTE_VERSION: &str = "gantry.version";
+/// Attribute that holds when a topic or group was made, epoch ms. It goes with the configuration from broker to broker.
+/// Set by the table alone, never by a caller.
+pub(crate) const ATTRIBUTE_MADE: &str = "gantry.madeAt";
 /// Changes remembered for incremental registration.
 const CHANGES_MAX: usize = 256;
 /// How long a deletion is remembered, ms (30 days).
@@ -50,6 +53,14 @@ pub(crate) trait Entry:
             .unwrap_or(1)
     }
 
+    /// When it was made, epoch ms; 0 where that is not known.
+    fn made_ms(&self) -> u64 {
+        self.attributes()
+            .get(ATTRIBUTE_MADE)
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0)
+    }
+
     /// Gives it a version.
     fn set_version(&mut self, version: u64) {
         self.attributes_mut()
@@ -72,8 +83,34 @@ pub(crate) trait Entry:
 pub(crate) struct Deletion {
     /// The version it was.
     pub(crate) version: u64,
-    /// Wall time, ms.
+    /// When it was, on the clock of the broker where it was, ms.
     pub(crate) at_ms: u64,
+    /// When it was done here, ms; 0 where that was not noted.
+    pub(crate) here_ms: u64,
+}
+
+impl Deletion {
+    /// When this broker came to know of it, by its own clock, ms.
+    pub(crate) fn noted_ms(&self) -> u64 {
+        if self.here_ms == 0 {
+            self.at_ms
+        } else {
+            self.here_ms
+        }
+    }
+}
+
+/// What became of a deletion that another broker knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Buried {
+    /// What is here is newer, or the deletion is known.
+    Known,
+    /// There was nothing to delete; it is remembered.
+    Remembered,
+    /// What is here was made after the deletion: it stays, with a version above it.
+    Outlived,
+    /// The entry is gone.
+    Removed,
 }
 
 /// Deletions by name.
@@ -202,11 +239,17 @@ impl<T: Entry> Table<T> {
 
     /// The version in which the name was deleted; 0 where no deletion is remembered.
     pub(crate) fn deleted_in(&self, name: &str) -> u64 {
-        self.inner
-            .lock()
-            .deleted
-            .get(name)
-            .map_or(0, |deletion| deletion.version)
+        self.deletion(name).map_or(0, |deletion| deletion.version)
+    }
+
+    /// The deletion of the name, where one is remembered: then there is no entry.
+    pub(crate) fn deletion(&self, name: &str) -> Option<Deletion> {
+        self.inner.lock().deleted.get(name).copied()
+    }
+
+    /// Whether any deletion is remembered.
+    pub(crate) fn has_deletions(&self) -> bool {
+        !self.inner.lock().deleted.is_empty()
     }
 
     /// Adds what every table has, without a version of its own.
@@ -231,6 +274,16 @@ impl<T: Entry> Table<T> {
         let known = self.get(name);
         let mut wanted = change(known.as_deref())?;
         wanted.keep_own(known.as_deref(), now_ms);
+        let made = match &known {
+            Some(known) => known.attributes().get(ATTRIBUTE_MADE).cloned(),
+            None => Some(now_ms.to_string()),
+        };
+        match made {
+            Some(made) => wanted
+                .attributes_mut()
+                .insert(ATTRIBUTE_MADE.to_owned(), made),
+            None => wanted.attributes_mut().remove(ATTRIBUTE_MADE),
+        };
         if known.as_deref() != Some(&wanted) {
             let deleted = inner.deleted.get(name).map_or(0, |d| d.version);
             let floor = known.as_ref().map_or(deleted, |known| known.version());
@@ -296,12 +349,48 @@ impl<T: Entry> Table<T> {
             None => return false,
         };
         if known.is_none_or(|known| known.is_levelled(name)) {
-            remember(&mut inner.deleted, name, version, now_ms);
+            remember(&mut inner.deleted, name, version, now_ms, now_ms);
         }
         self.publish(&mut inner, next, name, now_ms);
         // A removal cannot be said by listing entries: the next registration carries the whole table.
         inner.changes.clear();
         true
+    }
+
+    /// Takes over a deletion of another broker: `version`, at `at_ms` by its clock. An entry that was made later is not
+    /// what was deleted, it only did not know of that: it stays and becomes the newer one.
+    pub(crate) fn bury(&self, name: &str, now_ms: u64, version: u64, at_ms: u64) -> Buried {
+        let mut inner = self.inner.lock();
+        let known = self.get(name);
+        let floor = match &known {
+            Some(known) => known.version(),
+            None => inner.deleted.get(name).map_or(0, |d| d.version),
+        };
+        if version <= floor {
+            return Buried::Known;
+        }
+        let mut next = self.snapshot.load().as_ref().clone();
+        if let Some(known) = &known
+            && known.made_ms() > at_ms
+        {
+            let mut config = known.as_ref().clone();
+            config.set_version(version + 1);
+            next.insert(Arc::from(name), Arc::new(config));
+            self.publish(&mut inner, next, name, now_ms);
+            return Buried::Outlived;
+        }
+        next.remove(name);
+        if known.as_ref().is_none_or(|known| known.is_levelled(name)) {
+            remember(&mut inner.deleted, name, version, at_ms, now_ms);
+        }
+        self.publish(&mut inner, next, name, now_ms);
+        // As for any removal.
+        inner.changes.clear();
+        if known.is_some() {
+            Buried::Removed
+        } else {
+            Buried::Remembered
+        }
     }
 
     fn publish(&self, inner: &mut Inner, next: Snapshot<T>, name: &str, now_ms: u64) {
@@ -390,14 +479,18 @@ impl<T: Entry> Table<T> {
     }
 }
 
-fn remember(deleted: &mut Deletions, name: &str, version: u64, now_ms: u64) {
-    let at_ms = now_ms;
-    deleted.insert(name.to_owned(), Deletion { version, at_ms });
-    deleted.retain(|_, deletion| now_ms.saturating_sub(deletion.at_ms) < DELETION_KEPT_MS);
+fn remember(deleted: &mut Deletions, name: &str, version: u64, at_ms: u64, here_ms: u64) {
+    let deletion = Deletion {
+        version,
+        at_ms,
+        here_ms,
+    };
+    deleted.insert(name.to_owned(), deletion);
+    deleted.retain(|_, deletion| here_ms.saturating_sub(deletion.noted_ms()) < DELETION_KEPT_MS);
     if deleted.len() > DELETIONS_MAX {
         let oldest = deleted
             .iter()
-            .min_by_key(|(_, deletion)| deletion.at_ms)
+            .min_by_key(|(_, deletion)| deletion.noted_ms())
             .map(|(name, _)| name.clone());
         oldest.and_then(|name| deleted.remove(&name));
     }

@@ -102,3 +102,45 @@ fn registration_is_incremental_only_while_nothing_is_missed() {
     assert!(table.registration(Some(part.sequence)).full);
     assert!(table.registration(Some(table.sequence())).full);
 }
+
+#[test]
+fn what_was_made_after_a_deletion_elsewhere_outlives_it_and_what_is_older_goes() {
+    let table = table();
+    put(&table, "t", 4);
+    assert_eq!(table.get("t").unwrap().made_ms(), 2);
+    assert_eq!(table.bury("t", 9, 1, 1), Buried::Known);
+    assert_eq!(table.bury("t", 9, 7, 1), Buried::Outlived);
+    assert_eq!(table.get("t").unwrap().version(), 8);
+    assert_eq!(table.bury("t", 9, 8, 1), Buried::Known, "said again");
+    assert_eq!(
+        table.bury("t", 9, 9, 2),
+        Buried::Removed,
+        "at the same moment"
+    );
+    assert!(!table.contains("t"));
+    let noted = Deletion {
+        version: 9,
+        at_ms: 2,
+        here_ms: 9,
+    };
+    assert_eq!(table.deletion("t"), Some(noted));
+    assert_eq!(table.bury("u", 9, 3, 1), Buried::Remembered);
+    assert_eq!(table.bury("u", 9, 3, 1), Buried::Known);
+    assert_eq!(put(&table, "u", 1).config.version(), 4);
+}
+
+#[test]
+fn the_time_it_was_made_stays_with_an_entry_wherever_it_goes() {
+    let (here, there) = (table(), table());
+    put(&here, "t", 4);
+    let later = here.modify("t", 50, |_| Some(TopicConfig::new("t", 8, 6)));
+    let config = later.unwrap().config.as_ref().clone();
+    assert_eq!(config.made_ms(), 2);
+    there.take("t", 99, |_, _| Some(config.clone())).unwrap();
+    assert_eq!(there.get("t").unwrap().made_ms(), 2);
+    let mut other = config.clone();
+    other
+        .attributes
+        .insert(ATTRIBUTE_MADE.to_owned(), "7".to_owned());
+    assert_eq!(config.content_hash(), other.content_hash());
+}

@@ -8,7 +8,7 @@ use wire::WireError;
 use wire::body::queue_map::QueueMap;
 
 use crate::names;
-use crate::table::{ATTRIBUTE_VERSION, Change, Deletions, Entry, Table};
+use crate::table::{ATTRIBUTE_MADE, ATTRIBUTE_VERSION, Change, Deletions, Entry, Table};
 use crate::version::DataVersion;
 
 /// Permission bit: the template's permission is inherited by topics created from it.
@@ -122,7 +122,7 @@ impl Entry for TopicConfig {
         !names::is_system_topic(name) && !names::is_derived(name) && self.perm & PERM_INHERIT == 0
     }
 
-    /// All but the version and what each broker has for itself: number of queues and permission.
+    /// All but the version, the time it was made, and what each broker has for itself: number of queues and permission.
     fn content(&self) -> Vec<u8> {
         let mut shared = Self {
             read_queue_nums: 0,
@@ -132,6 +132,7 @@ impl Entry for TopicConfig {
         };
         shared.attributes.remove(ATTRIBUTE_VERSION);
         shared.attributes.remove(ATTRIBUTE_EPOCH);
+        shared.attributes.remove(ATTRIBUTE_MADE);
         serde_json::to_vec(&shared).unwrap_or_default()
     }
 

@@ -104,3 +104,63 @@ async fn the_last_change_of_a_group_outlives_damage_to_either_file() {
         }
     }
 }
+
+/// What a kill leaves of a deletion: the table says so, everything else is still there.
+fn half_deleted(dir: &std::path::Path, topic: &str, at_ms: u64) {
+    let path = [dir.join("config"), dir.join("store/config")]
+        .into_iter()
+        .map(|config| config.join("topics.json"))
+        .find(|path| path.try_exists().unwrap())
+        .unwrap();
+    let mut table: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let topics = table["topicConfigTable"].as_object_mut().unwrap();
+    topics.remove(topic).unwrap();
+    table["gantryDeleted"][topic] = serde_json::json!({"version": 2, "atMs": at_ms});
+    std::fs::write(path, table.to_string()).unwrap();
+}
+
+#[tokio::test]
+async fn a_deletion_that_a_kill_cut_short_is_finished_at_the_next_start() {
+    let fixture = Fixture::start().await;
+    for body in ["old 0", "old 1"] {
+        fixture.send("gone", 0, &[], body).await;
+    }
+    fixture.send("stays", 0, &[], "kept").await;
+    let mut group = Command::request(RequestCode::GetSubscriptiongroupConfig);
+    group.ext.put("group", "g");
+    fixture.ok(group).await;
+    let mut commit = Command::request(RequestCode::UpdateConsumerOffset);
+    for (name, value) in [("consumerGroup", "g"), ("topic", "gone"), ("queueId", "0")] {
+        commit.ext.put(name, value);
+    }
+    commit.ext.put("commitOffset", 2);
+    fixture.ok(commit.clone()).await;
+    let Fixture { dir, running, .. } = fixture;
+    running.stop().await.unwrap();
+    let now_ms = clock::Clock::now_ms(&SystemClock::new());
+    half_deleted(dir.path(), "gone", now_ms);
+    let root = config(dir.path());
+    let fixture = Fixture::open(dir, root).await;
+    let (_, offset) = fixture.send("gone", 0, &[], "new").await;
+    assert_eq!(offset, 0, "nothing is left of the topic before");
+    assert_eq!(fixture.read("gone", 0, 0, 1).await[0].body, "new");
+    let mut progress = Command::request(RequestCode::QueryConsumerOffset);
+    progress.ext = commit.ext.clone();
+    let answer = fixture.call(progress).await;
+    assert_ne!(answer.ext.get("offset"), Some("2"), "progress of before");
+    assert_eq!(fixture.read("stays", 0, 0, 1).await[0].body, "kept");
+}
+
+#[tokio::test]
+async fn messages_of_after_a_deletion_put_their_topic_back() {
+    let fixture = Fixture::start().await;
+    fixture.send("again", 1, &[], "acknowledged").await;
+    let Fixture { dir, running, .. } = fixture;
+    running.stop().await.unwrap();
+    // On 9 September 2001.
+    half_deleted(dir.path(), "again", 1_000_000_000_000);
+    let root = config(dir.path());
+    let fixture = Fixture::open(dir, root).await;
+    assert_eq!(fixture.read("again", 1, 0, 1).await[0].body, "acknowledged");
+}

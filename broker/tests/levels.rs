@@ -369,3 +369,36 @@ async fn a_pop_under_a_newer_version_is_refused_and_makes_the_broker_look() {
         assert_eq!(fine.ext.get("reason"), None);
     }
 }
+
+/// A deletion in this version, as a peer tells of it.
+fn deletion(kind: &str, name: &str, version: u64, at_ms: u64) -> Command {
+    request(RequestCode::OfferConfig, &[("kind", kind)]).with_body(format!(
+        r#"{{"entries":[{{"name":"{name}","version":{version},"config":null,"deletedAtMs":{at_ms}}}]}}"#
+    ))
+}
+
+#[tokio::test]
+async fn messages_of_a_topic_made_after_its_deletion_elsewhere_stay() {
+    let fixture = support::Fixture::start().await;
+    fixture.send("t", 0, &[], "acknowledged").await;
+    let group = request(RequestCode::GetSubscriptiongroupConfig, &[("group", "g")]);
+    fixture.ok(group.clone()).await;
+    fixture.ok(deletion("topic", "t", 6, 1_000)).await;
+    fixture.ok(deletion("group", "g", 6, 1_000)).await;
+    assert_eq!(fixture.read("t", 0, 0, 1).await.len(), 1);
+    let version = async |code, field: &str, name: &str| {
+        let answer = fixture.call(request(code, &[(field, name)])).await;
+        let body: serde_json::Value =
+            serde_json::from_slice(&answer.body.to_bytes()).unwrap_or_default();
+        (answer.code, body["version"].as_u64())
+    };
+    let topic = version(RequestCode::GetTopic, "topic", "t").await;
+    let group = version(RequestCode::GetGroup, "group", "g").await;
+    assert_eq!((topic, group), ((0, Some(7)), (0, Some(7))));
+    // What was there before the deletion goes, also when nobody says when that was.
+    let now_ms = clock::Clock::now_ms(&SystemClock::new());
+    fixture.ok(deletion("topic", "t", 8, now_ms + 1)).await;
+    fixture.ok(deletion("group", "g", 8, 0)).await;
+    assert_ne!(version(RequestCode::GetTopic, "topic", "t").await.0, 0);
+    assert_ne!(version(RequestCode::GetGroup, "group", "g").await.0, 0);
+}

@@ -47,7 +47,7 @@ pub(crate) fn topics(
         .collect();
     for name in unused {
         tracing::info!(topic = %names::shorten(&name), "queues without a topic removed");
-        topic::remove(broker, &name, 0)?;
+        topic::remove(broker, &name)?;
     }
     Ok(success())
 }

@@ -100,18 +100,19 @@ fn entries<T: crate::table::Entry>(table: &Table<T>, names: &[String]) -> Vec<Co
     let mut bytes = 0;
     let mut entries = Vec::new();
     for name in names {
-        let (config, version) = match table.get(name) {
+        let (config, version, deleted_at_ms) = match table.get(name) {
             Some(config) => {
                 let version = config.version();
                 bytes += config.content().len();
                 (
                     serde_json::to_value(config.as_ref()).unwrap_or_default(),
                     version,
+                    0,
                 )
             }
-            None => match table.deleted_in(name) {
-                0 => continue,
-                version => (serde_json::Value::Null, version),
+            None => match table.deletion(name) {
+                None => continue,
+                Some(gone) => (serde_json::Value::Null, gone.version, gone.at_ms),
             },
         };
         if bytes > BYTES_MAX && !entries.is_empty() {
@@ -120,6 +121,7 @@ fn entries<T: crate::table::Entry>(table: &Table<T>, names: &[String]) -> Vec<Co
         let name = name.clone();
         entries.push(ConfigEntry {
             config,
+            deleted_at_ms,
             name,
             version,
         });

@@ -14,7 +14,7 @@ use super::{json_answer, json_body};
 use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::names;
-use crate::table::{ATTRIBUTE_VERSION, Entry};
+use crate::table::{ATTRIBUTE_MADE, ATTRIBUTE_VERSION, Entry};
 use crate::topic::{ATTRIBUTE_EPOCH, TopicConfig};
 
 /// Most attributes of a topic, and the longest name and value in bytes.
@@ -138,10 +138,10 @@ fn build(
         config
             .attributes
             .insert(ATTRIBUTE_VERSION.to_owned(), known.version().to_string());
-        if let Some(epoch) = known.attributes.get(ATTRIBUTE_EPOCH) {
-            config
-                .attributes
-                .insert(ATTRIBUTE_EPOCH.to_owned(), epoch.clone());
+        for name in [ATTRIBUTE_EPOCH, ATTRIBUTE_MADE] {
+            if let Some(value) = known.attributes.get(name) {
+                config.attributes.insert(name.to_owned(), value.clone());
+            }
         }
         let mut same = known.clone();
         same.attributes
@@ -208,6 +208,7 @@ fn detail(broker: &Broker, config: &TopicConfig) -> TopicDetail {
     let mut attributes = config.attributes.clone();
     attributes.remove(ATTRIBUTE_VERSION);
     attributes.remove(ATTRIBUTE_EPOCH);
+    attributes.remove(ATTRIBUTE_MADE);
     let queues = (0..config.queue_count())
         .map(|id| {
             let range = broker.store.queue(&config.topic_name, id);

@@ -87,24 +87,19 @@ pub(crate) fn delete(
             names::shorten(&group)
         )));
     }
-    remove(broker, &group, 0, clean)?;
+    if broker.groups.remove(&group, broker.now_ms(), 0) {
+        broker.save_groups()?;
+        tracing::info!(group = %names::shorten(&group), "group deleted");
+    }
+    clear(broker, &group, clean)?;
     Ok(success())
 }
 
-/// Removes a group with its leases, and with its offsets where `clean` says so. The deletion has at least this version.
+/// Removes what hangs on a group that is gone: its leases, and its offsets where `clean` says so.
 ///
 /// # Errors
 /// A table cannot be written.
-pub(crate) fn remove(
-    broker: &Arc<Broker>,
-    group: &str,
-    version: u64,
-    clean: bool,
-) -> Result<(), BrokerError> {
-    if broker.groups.remove(group, broker.now_ms(), version) {
-        broker.save_groups()?;
-        tracing::info!(group = %names::shorten(group), "group deleted");
-    }
+pub(crate) fn clear(broker: &Arc<Broker>, group: &str, clean: bool) -> Result<(), BrokerError> {
     if broker.modes.remove_group(group) {
         broker.save_modes()?;
     }

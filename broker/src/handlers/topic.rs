@@ -14,7 +14,7 @@ use super::{json_answer, success};
 use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::names;
-use crate::table::Entry;
+use crate::table::{Buried, Entry};
 use crate::topic::{QUEUES_MAX, TopicConfig};
 use crate::version::DataVersion;
 
@@ -247,47 +247,85 @@ pub(crate) fn delete(
 ) -> Result<Command, BrokerError> {
     let topic: String = cmd.ext.required("topic")?;
     check_change(&topic)?;
-    remove_with_retries(broker, &topic, 0)?;
+    remove_with_retries(broker, &topic)?;
     Ok(success())
 }
 
-/// Removes a topic and the topics through which its failed messages go. The deletion has at least this version.
+/// Removes a topic and the topics through which its failed messages go.
 ///
 /// # Errors
 /// A table cannot be written.
-pub(crate) fn remove_with_retries(
-    broker: &Arc<Broker>,
-    topic: &str,
-    version: u64,
-) -> Result<(), BrokerError> {
-    remove(broker, topic, version)?;
+pub(crate) fn remove_with_retries(broker: &Arc<Broker>, topic: &str) -> Result<(), BrokerError> {
+    remove(broker, topic)?;
+    remove_retries(broker, topic)
+}
+
+fn remove_retries(broker: &Arc<Broker>, topic: &str) -> Result<(), BrokerError> {
     let suffix = format!("+{topic}");
     let (_, all) = broker.topics.all();
     for config in all {
         let name = &config.topic_name;
         if names::is_retry(name) && name.ends_with(&suffix) {
-            remove(broker, name, 0)?;
+            remove(broker, name)?;
         }
     }
     Ok(())
 }
 
-/// Removes one topic with everything about it. The deletion has at least this version.
+/// Removes one topic with everything about it.
 ///
 /// # Errors
 /// A table cannot be written.
-pub(crate) fn remove(broker: &Arc<Broker>, topic: &str, version: u64) -> Result<(), BrokerError> {
-    if broker.topics.remove(topic, broker.now_ms(), version) {
-        broker.save_topics()?;
-        tracing::info!(topic = %names::shorten(topic), "topic deleted");
+pub(crate) fn remove(broker: &Arc<Broker>, topic: &str) -> Result<(), BrokerError> {
+    broker.store.remove_topic_after(topic, || {
+        if broker.topics.remove(topic, broker.now_ms(), 0) {
+            broker.save_topics()?;
+            tracing::info!(topic = %names::shorten(topic), "topic deleted");
+        }
+        forget(broker, topic)?;
+        Ok(true)
+    })
+}
+
+/// Takes over the deletion of a topic on another broker: `version`, at `at_ms`. What became of it is on the disk if it
+/// removed the topic; else writing the table is the caller's.
+///
+/// # Errors
+/// A table cannot be written.
+pub(crate) fn bury(
+    broker: &Arc<Broker>,
+    topic: &str,
+    version: u64,
+    at_ms: u64,
+) -> Result<Buried, BrokerError> {
+    let mut buried = Buried::Known;
+    broker
+        .store
+        .remove_topic_after(topic, || -> Result<bool, BrokerError> {
+            buried = broker.topics.bury(topic, broker.now_ms(), version, at_ms);
+            if buried != Buried::Removed {
+                return Ok(false);
+            }
+            broker.save_topics()?;
+            tracing::info!(topic = %names::shorten(topic), version, "topic deleted on another broker");
+            forget(broker, topic)?;
+            Ok(true)
+        })?;
+    if buried == Buried::Removed {
+        remove_retries(broker, topic)?;
     }
+    Ok(buried)
+}
+
+/// Everything about a topic but its messages, on the disk when this returns: they go last, so that a kill in between
+/// leaves them as the sign that the rest is to be done again at the next start.
+fn forget(broker: &Arc<Broker>, topic: &str) -> Result<(), BrokerError> {
     if broker.modes.remove_topic(topic) {
         broker.save_modes()?;
     }
     broker.stats.forget_topic(topic);
     broker.offsets.remove_topic(topic);
     broker.topic_removed(topic)?;
-    broker.store.remove_topic(topic)?;
     broker.save_offsets()
 }
 

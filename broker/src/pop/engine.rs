@@ -174,6 +174,11 @@ impl Pop {
         })
     }
 
+    /// Names of all groups that have leases or progress.
+    pub(crate) fn group_names(&self) -> Vec<String> {
+        self.table.group_names()
+    }
+
     /// Whether the consume queues hold everything that was in the log at start-up.
     pub(super) fn is_caught_up(&self, store: &Store) -> bool {
         store.dispatched() >= self.log_end_at_start

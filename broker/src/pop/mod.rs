@@ -49,7 +49,7 @@ pub(crate) use carry::kind_changed;
 pub(crate) use engine::{Pop, wait_flushed};
 pub(crate) use handle_pop::{notify, polling_info, pop};
 pub(crate) use handle_settle::{ack, batch_ack, change_invisible, settle};
-pub(crate) use names::is_retry_of;
+pub(crate) use names::{is_retry_of, parse_retry_v2};
 pub(crate) use peek::peek;
 pub(crate) use position::{Start, set_position, start_at};
 pub(crate) use retained::{InFlight, carry_unread, in_flight, is_void_retry, pass_over};

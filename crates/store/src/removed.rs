@@ -8,7 +8,7 @@ use crate::{StoreError, config_file};
 use parking_lot::RwLock;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Removed topics.
 #[derive(Debug)]
@@ -18,6 +18,8 @@ pub(crate) struct Removed {
     before: RwLock<HashMap<String, u64>>,
     /// Topics whose removal is under way.
     closing: RwLock<HashSet<String>>,
+    /// How many removals are under way: appends look here first.
+    closings: AtomicUsize,
     any: AtomicBool,
     /// Something was noted and not saved: the queues on disk must not be called complete.
     unsaved: AtomicBool,
@@ -40,6 +42,7 @@ impl Removed {
             unsaved: AtomicBool::new(false),
             before: RwLock::new(before),
             closing: RwLock::default(),
+            closings: AtomicUsize::new(0),
         })
     }
 
@@ -59,15 +62,17 @@ impl Removed {
     }
 
     pub(crate) fn is_closing(&self, topic: &str) -> bool {
-        self.closing.read().contains(topic)
+        self.closings.load(Ordering::Acquire) > 0 && self.closing.read().contains(topic)
     }
 
     pub(crate) fn begin(&self, topic: &str) {
         self.closing.write().insert(topic.to_owned());
+        self.closings.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(crate) fn end(&self, topic: &str) {
         self.closing.write().remove(topic);
+        self.closings.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Lowers positions beyond `end`, where the log was cut: new records must not be hidden.

@@ -204,11 +204,10 @@ impl Store {
         let (topic, queue_id) = (first.fields.topic, first.fields.queue_id);
         let place = Place::of(first.fields.sys_flag);
         loop {
-            let queue = match shared.queues.get(topic, queue_id) {
-                Some(queue) => queue,
-                None if shared.removed.is_closing(topic) => return Err(StoreError::Busy),
-                None => shared.queues.get_or_make(topic, queue_id),
-            };
+            if shared.removed.is_closing(topic) {
+                return Err(StoreError::Busy);
+            }
+            let queue = shared.queues.get_or_make(topic, queue_id);
             let appended = shared
                 .log
                 .append(records, lens, &queue, place, &*shared.clock)?;
@@ -433,8 +432,26 @@ impl Store {
     /// [`StoreError::Full`]: the topic is gone, and comes back if the process dies before there is
     /// space. [`StoreError::Io`]: the store is poisoned if the removal could not be recorded.
     pub fn remove_topic(&self, topic: &str) -> Result<(), StoreError> {
+        self.remove_topic_after(topic, || Ok(true))
+    }
+
+    /// As [`Store::remove_topic`] once `first` is done, unless it says false or fails. Appends answer
+    /// [`StoreError::Busy`] from before `first` on, so that none goes the way of the topic that comes after it.
+    ///
+    /// # Errors
+    /// Those of `first` and of [`Store::remove_topic`].
+    pub fn remove_topic_after<E: From<StoreError>>(
+        &self,
+        topic: &str,
+        first: impl FnOnce() -> Result<bool, E>,
+    ) -> Result<(), E> {
         self.shared.removed.begin(topic);
-        let removed = self.remove_topic_closed(topic);
+        let removed = first().and_then(|goes_on| {
+            if goes_on {
+                self.remove_topic_closed(topic)?;
+            }
+            Ok(())
+        });
         self.shared.removed.end(topic);
         removed
     }

@@ -41,6 +41,8 @@ object! {
     ConfigEntry {
         /// The object of codes 21 and 201; null = deleted.
         config: serde_json::Value,
+        /// Of a deletion: when it was, epoch ms; 0 = this moment.
+        deleted_at_ms: u64,
         /// Topic or group.
         name: String,
         /// Version.

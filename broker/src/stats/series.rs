@@ -98,10 +98,11 @@ impl Series {
         let last = self.now(now);
         let past = self.past.lock();
         [(&past.minute, 60), (&past.hour, 3_600), (&past.day, 86_400)].map(|(samples, seconds)| {
+            // The youngest that is at least that old, so that a window is never shorter than it says.
             let first = samples
                 .iter()
-                .find(|sample| now.since(sample.at).as_secs() <= seconds)
-                .or_else(|| samples.back());
+                .rfind(|sample| now.since(sample.at).as_secs() >= seconds)
+                .or_else(|| samples.front());
             first.map_or_else(Window::default, |first| between(first, &last))
         })
     }
@@ -116,7 +117,7 @@ impl Series {
     }
 }
 
-/// Adds a sample when its step has passed, and drops what is older than the span.
+/// Adds a sample when its step has passed, and drops all but one of those that are as old as the span.
 fn keep(samples: &mut VecDeque<Sample>, sample: Sample, step: u64, span: u64) {
     let due = samples
         .back()
@@ -126,8 +127,8 @@ fn keep(samples: &mut VecDeque<Sample>, sample: Sample, step: u64, span: u64) {
     }
     samples.push_back(sample);
     while samples
-        .front()
-        .is_some_and(|first| sample.at.since(first.at).as_secs() > span)
+        .get(1)
+        .is_some_and(|second| sample.at.since(second.at).as_secs() >= span)
     {
         samples.pop_front();
     }

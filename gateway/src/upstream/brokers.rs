@@ -6,12 +6,15 @@ use arc_swap::ArcSwapOption;
 use clock::Monotonic;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 use wire::json::{Value, parse};
 use wire::{Command, RequestCode, ResponseCode};
 
 const FRESH: Duration = Duration::from_secs(10);
+/// The same while a master is missing or did not answer: it may be back, or another one may have taken its place.
+const FRESH_IN_DOUBT: Duration = Duration::from_millis(250);
 /// How long a master that is not listed any more is expected back.
 const REMEMBERED: Duration = Duration::from_secs(86_400);
 
@@ -29,10 +32,13 @@ pub(super) struct BrokerCache {
     fetching: tokio::sync::Mutex<()>,
     /// When each master was last listed.
     seen: parking_lot::Mutex<BTreeMap<String, Monotonic>>,
+    /// A listed master could not be reached since the last answer of a name server.
+    suspect: AtomicBool,
 }
 
 impl Upstream {
-    /// Masters, at most 10 s old; the last good answer where no name server can be reached.
+    /// Masters, at most 10 s old, or 250 ms where one is missing or did not answer; the last good answer where no name
+    /// server can be reached.
     ///
     /// # Errors
     /// `no_route` when nothing was ever known.
@@ -40,7 +46,7 @@ impl Upstream {
         let now = self.0.options.clock.monotonic();
         let cached = self.0.brokers.current.load_full();
         if let Some(known) = &cached
-            && now.since(known.0) < FRESH
+            && now.since(known.0) < self.masters_hold_for(&known.1)
             && !known.1.by_name.is_empty()
         {
             return Ok(Arc::clone(&known.1));
@@ -48,6 +54,21 @@ impl Upstream {
         self.refresh_masters(deadline)
             .await
             .or_else(|error| cached.map(|known| Arc::clone(&known.1)).ok_or(error))
+    }
+
+    fn masters_hold_for(&self, known: &Masters) -> Duration {
+        let cache = &self.0.brokers;
+        let missing = |name: &String| !known.by_name.contains_key(name);
+        if cache.suspect.load(Ordering::Relaxed) || cache.seen.lock().keys().any(missing) {
+            FRESH_IN_DOUBT
+        } else {
+            FRESH
+        }
+    }
+
+    /// A listed master could not be reached.
+    pub(super) fn suspect_masters(&self) {
+        self.0.brokers.suspect.store(true, Ordering::Relaxed);
     }
 
     /// Masters as the name servers know them now.
@@ -79,6 +100,7 @@ impl Upstream {
             ));
         }
         let masters = Arc::new(read(&response));
+        self.0.brokers.suspect.store(false, Ordering::Relaxed);
         let now = self.0.options.clock.monotonic();
         let mut seen = self.0.brokers.seen.lock();
         seen.extend(masters.by_name.keys().map(|name| (name.clone(), now)));

@@ -117,7 +117,12 @@ impl Upstream {
             .client
             .invoke(addr, command, left)
             .await
-            .map_err(|e| mapping::remoting(&e))
+            .map_err(|e| {
+                if e.kind == remoting::ErrorKind::Connect || e.kind == remoting::ErrorKind::Closed {
+                    self.suspect_masters();
+                }
+                mapping::remoting(&e)
+            })
     }
 }
 

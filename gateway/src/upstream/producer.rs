@@ -273,12 +273,12 @@ impl Upstream {
                         );
                         if (moved || stale) && !refreshed {
                             refreshed = true;
-                            if let Some(fresh) = self.refresh_route(topic, deadline).await? {
-                                route = fresh;
-                                last = Some(error);
-                                continue;
-                            }
-                            return Err(error);
+                            route = match self.refresh_route(topic, deadline).await? {
+                                Some(fresh) => fresh,
+                                None => self.route_for_send(topic, deadline).await?,
+                            };
+                            last = Some(error);
+                            continue;
                         }
                         // Busy or closing: nothing was stored there, another broker may have room.
                         if !matches!(
@@ -321,8 +321,9 @@ impl Upstream {
         let ext = &mut command.ext;
         ext.put("a", PRODUCER_GROUP);
         ext.put("b", topic);
-        ext.put("c", "TBW102");
-        ext.put("d", "8");
+        // No template: a topic that was deleted meanwhile must not be made again by a send to its old route.
+        ext.put("c", "");
+        ext.put("d", "0");
         ext.put("e", queue_id);
         ext.put("f", "0");
         ext.put("g", self.now_ms());

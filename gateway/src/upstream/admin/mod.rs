@@ -22,8 +22,9 @@ use tokio::time::Instant;
 use wire::json::{self, Value};
 use wire::{Command, RequestCode, ResponseCode};
 
-/// Rounds of a write that meets other writers.
-const ROUNDS_MAX: usize = 5;
+/// Rounds of a write that meets other writers. In each of them at least one writer gets through, so that as many can
+/// write the same resource at a time.
+const ROUNDS_MAX: usize = 32;
 /// Longest wait for one master.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 

@@ -310,3 +310,100 @@ fn one_flipped_bit_in_a_derived_file_costs_nothing() {
         }
     });
 }
+
+/// BL-04, apache/rocketmq#4549: unread messages that go with their log files are not passed over in silence: the group's
+/// next receive says which, and what came later is all there, also after a kill -9 among the deletions.
+#[test]
+fn a_group_is_told_which_unread_messages_retention_deleted() {
+    within(SLOW, async {
+        let dir = tempfile::tempdir().unwrap();
+        let flags = [
+            "--segment-size",
+            "1MiB",
+            "--broker-retention-time",
+            "3s",
+            "--broker-retention-check-interval",
+            "200ms",
+        ];
+        let mut gantry = Gantry::up(dir.path(), &flags).unwrap();
+        let rest = Rest::new(gantry.addr("gateway"));
+        let broker = gantry.addr("broker");
+        let client = Native::connect(broker).await.unwrap();
+        client.put_topic("kept", 1).await.unwrap();
+        // The group exists and reads nothing.
+        rest.receive("g", "topic=kept&max=1&wait=0s")
+            .await
+            .expect(200);
+        let batch = |from: u64| -> Vec<(Vec<u8>, Vec<(&str, &str)>)> {
+            (from..from + 50)
+                .map(|number| {
+                    (
+                        format!("{number}:{}", "z".repeat(1000)).into_bytes(),
+                        Vec::new(),
+                    )
+                })
+                .collect()
+        };
+        for from in (0..3000).step_by(50) {
+            client
+                .send_batch("kept", 0, &batch(from))
+                .await
+                .unwrap()
+                .expect(0)
+                .unwrap();
+        }
+        let logs = || files(&dir.path().join("data"), "commitlog").len();
+        let full = logs();
+        tokio::time::sleep(Duration::from_millis(3200)).await;
+        gantry.kill9().unwrap();
+        gantry.start_again().unwrap();
+        let until = tokio::time::Instant::now() + Duration::from_secs(20);
+        while logs() >= full {
+            assert!(tokio::time::Instant::now() < until, "nothing is deleted");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let client = Native::connect(broker).await.unwrap();
+        client
+            .send_batch("kept", 0, &batch(3000))
+            .await
+            .unwrap()
+            .expect(0)
+            .unwrap();
+
+        let mut polled: Vec<u64> = Vec::new();
+        let mut skipped = Vec::new();
+        while polled.last() != Some(&3049) {
+            assert!(
+                tokio::time::Instant::now() < until + Duration::from_secs(20),
+                "{polled:?}"
+            );
+            let answer = rest
+                .receive("g", "topic=kept&max=256&wait=1s&bodyFormat=text")
+                .await
+                .expect(200);
+            if let Some(gaps) = answer.json()["gap"].as_array() {
+                for gap in gaps {
+                    let number = |name: &str| gap[name].as_u64().unwrap();
+                    assert_eq!(gap["topic"], "kept");
+                    assert_eq!(gap["reason"], "retention");
+                    assert_eq!(number("skipped"), number("to") - number("from"));
+                    skipped.push(number("from")..number("to"));
+                }
+            }
+            let got = answer.messages();
+            let receipts: Vec<&str> = got.iter().map(|message| text(message, "receipt")).collect();
+            if !receipts.is_empty() {
+                rest.ack("g", &receipts).await.expect(200);
+            }
+            polled.extend(
+                got.iter()
+                    .map(|message| number(text(message, "text").as_bytes())),
+            );
+        }
+        // Every number is either read or said to be lost, in order, none twice.
+        assert!(!skipped.is_empty(), "unread messages vanished in silence");
+        let mut accounted: Vec<u64> = skipped.into_iter().flatten().chain(polled).collect();
+        accounted.sort_unstable();
+        assert_eq!(accounted, (0..3050).collect::<Vec<u64>>());
+    });
+}

@@ -48,10 +48,11 @@ pub fn texts(text: &str) {
 
 /// A body of the API: message, batch of settlements, topic, group, subscription.
 pub fn rest_body(kind: u8, body: &[u8]) {
-    let Ok(raw) = json::document(body) else {
+    // A body is a slice of what was read.
+    let source = Bytes::copy_from_slice(body);
+    let Ok(raw) = json::document(&source) else {
         return;
     };
-    let source = Bytes::copy_from_slice(body);
     match kind {
         0 => drop(message::draft(raw, "", &source, BODY_MAX)),
         kind => rest::read_body(kind, raw),

@@ -691,11 +691,10 @@ async fn a_request_that_never_ends_does_not_outlast_the_stop() {
     );
     half.write(head.as_bytes()).await;
     send(addr, "GET", "/healthz", &[], b"").await;
-    tokio::time::pause();
+    // In real time: a paused clock would jump while the thread of the metadata store works.
     let began = tokio::time::Instant::now();
     cluster.stop().await;
     let took = began.elapsed();
-    tokio::time::resume();
     assert!(took < Duration::from_secs(25), "{took:?}");
     assert!(half.closed().await);
 }

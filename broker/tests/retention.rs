@@ -36,6 +36,20 @@ fn short_lived() -> RetentionConfig {
     }
 }
 
+/// As [`short_lived`], but for an hour until [`expire`]: what a test does first may take its time.
+fn kept_for_now() -> RetentionConfig {
+    RetentionConfig {
+        time: Millis::secs(3_600),
+        ..short_lived()
+    }
+}
+
+/// From now on files are kept for a second.
+async fn expire(bench: &Bench) {
+    let change = Command::request(RequestCode::UpdateBrokerConfig);
+    bench.ok(change.with_body("retention.time=1s\n")).await;
+}
+
 async fn start(disk: &SimDisk, retention: RetentionConfig) -> Bench {
     let data = Path::new("/data");
     let config = Config {
@@ -178,13 +192,14 @@ async fn old_messages_go_and_who_asks_for_them_is_told_where_to_go_on() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_outlives_the_file_of_its_message() {
-    let bench = ready(&SimDisk::new(2), short_lived(), quick()).await;
+    let bench = ready(&SimDisk::new(2), kept_for_now(), quick()).await;
     bench.send("T", 0, "acked", "a").await;
     bench.send("T", 0, "nacked", "a").await;
     bench.send("T", 0, "forgotten", "a").await;
     let (acked, nacked) = (one(&bench, 60_000).await, one(&bench, 60_000).await);
     let forgotten = one(&bench, 6_000).await;
     bench.settle("g", vec![nack(&nacked, 6_000)]).await;
+    expire(&bench).await;
     until_deleted(&bench).await;
     assert_eq!(bench.ack("g", &acked).await.status, SettleStatus::Acked);
     // Neither the backoff nor the lease is cut short, and both come back whole.
@@ -212,7 +227,7 @@ async fn a_lease_outlives_the_file_of_its_message() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_retries_and_dead_letters_outlive_their_file_once() {
     let disk = SimDisk::new(3);
-    let bench = ready(&disk, short_lived(), quick()).await;
+    let bench = ready(&disk, kept_for_now(), quick()).await;
     bench.send("T", 0, "dead", "a").await;
     let got = one(&bench, 30_000).await;
     bench.settle("g", vec![item(&got, SettleOp::Dead)]).await;
@@ -225,6 +240,7 @@ async fn unread_retries_and_dead_letters_outlive_their_file_once() {
         sleep(Duration::from_millis(20)).await;
     }
     let first = all(&bench, "%RETRY%g+T").await;
+    expire(&bench).await;
     until_deleted(&bench).await;
     until_deleted(&bench).await;
     let retries = all(&bench, "%RETRY%g+T").await;

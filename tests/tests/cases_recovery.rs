@@ -334,15 +334,10 @@ fn a_group_is_told_which_unread_messages_retention_deleted() {
         rest.receive("g", "topic=kept&max=1&wait=0s")
             .await
             .expect(200);
-        let batch = |from: u64| -> Vec<(Vec<u8>, Vec<(&str, &str)>)> {
-            (from..from + 50)
-                .map(|number| {
-                    (
-                        format!("{number}:{}", "z".repeat(1000)).into_bytes(),
-                        Vec::new(),
-                    )
-                })
-                .collect()
+        let batch = |from: u64| {
+            let body = |number: u64| format!("{number}:{}", "z".repeat(1000)).into_bytes();
+            let messages = (from..from + 50).map(|number| (body(number), Vec::new()));
+            messages.collect::<Vec<_>>()
         };
         for from in (0..3000).step_by(50) {
             client

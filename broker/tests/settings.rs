@@ -166,6 +166,16 @@ async fn what_is_off_the_list_or_out_of_range_is_refused_with_what_would_do() {
             assert!(remark.contains(listed), "{listed} in {remark}");
         }
     }
+    // A line that sets nothing is told, with everything beside it.
+    for (text, code, named) in [
+        ("limits.sends=6\nlimits.acks", 29, "limits.acks"),
+        ("limits.sends=6\nno.such.key", 16, "no.such.key"),
+    ] {
+        let answer = fix.call(change(text)).await;
+        assert_eq!(answer.code, code, "{text}");
+        assert!(answer.remark.unwrap().contains(named), "{text}");
+    }
+    fix.ok(change("# a remark\n\n! another")).await;
     for (text, wanted) in [
         (
             "limits.sends=0",

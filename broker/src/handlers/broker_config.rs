@@ -124,8 +124,9 @@ pub(crate) fn update(
     let changes: Vec<(&str, &str)> = text
         .lines()
         .map(str::trim)
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(|line| line.split_once('='))
+        .filter(|line| !line.is_empty() && !line.starts_with(['#', '!']))
+        // As in a properties file, a name alone has an empty value: it is refused by name, not passed over.
+        .map(|line| line.split_once('=').unwrap_or((line, "")))
         .map(|(key, value)| (key.trim(), value.trim()))
         .collect();
     let mut checked = Vec::new();

@@ -325,3 +325,58 @@ async fn a_send_finds_the_queues_of_a_topic_that_was_made_anew() {
     }
     cluster.stop().await;
 }
+
+/// `If-Match: *` wants something to be there (RFC 9110 13.1.1): it changes what is there and never makes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn if_match_any_changes_what_is_there_and_makes_nothing() {
+    let cluster = Cluster::start(1, 1).await;
+    let any = [("If-Match", "*"), ("Content-Type", "application/json")];
+    for path in ["/topics/orders", "/groups/billing"] {
+        cluster
+            .with("PUT", path, &any, b"{}")
+            .await
+            .problem(412, "version_mismatch");
+        assert_eq!(cluster.ns("GET", path, "").await.status, 404);
+        assert_eq!(cluster.ns("PUT", path, "{}").await.status, 201);
+        assert_eq!(cluster.with("PUT", path, &any, b"{}").await.status, 200);
+    }
+    let unknown = [("If-Match", "\"x\""), ("Content-Type", "application/json")];
+    let refused = cluster
+        .with("PUT", "/topics/orders", &unknown, b"{}")
+        .await
+        .problem(412, "version_mismatch");
+    assert_eq!(
+        text(&refused, "detail"),
+        "topic 'orders' has version 2, not the one named; read it again"
+    );
+    cluster.stop().await;
+}
+
+/// Whatever makes topics and groups on the way refuses names of the system as PUT does.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_made_under_a_name_of_the_system() {
+    let cluster = Cluster::start(1, 1).await;
+    assert_eq!(cluster.ns("PUT", "/topics/orders", "{}").await.status, 201);
+    for (method, path) in [
+        ("POST", "/groups/RMQ_SYS_g/receive?topic=orders&wait=0s"),
+        (
+            "POST",
+            "/groups/TOOLS_CONSUMER/receive?topic=orders&wait=0s",
+        ),
+        ("POST", "/groups/g/receive?topic=TBW102&wait=0s"),
+        ("POST", "/groups/g/receive?topic=RMQ_SYS_t&wait=0s"),
+        ("PUT", "/groups/RMQ_SYS_g/subscriptions/orders"),
+        ("PUT", "/groups/g/subscriptions/TBW102"),
+        ("PUT", "/groups/g/subscriptions/RMQ_SYS_t"),
+    ] {
+        let refused = cluster.ns(method, path, "").await;
+        refused.problem(403, "system_resource");
+    }
+    for path in ["/groups/RMQ_SYS_g", "/groups/g"] {
+        cluster
+            .ns("GET", path, "")
+            .await
+            .problem(404, "group_not_found");
+    }
+    cluster.stop().await;
+}

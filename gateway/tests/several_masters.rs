@@ -437,3 +437,107 @@ async fn a_waiting_receive_is_woken_from_any_master() {
     assert!(slowest <= Duration::from_millis(300), "{slowest:?}");
     cluster.stop().await;
 }
+
+/// A broker that leaves the name servers takes its queues out of the routes. What is missing then is said, not left out.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_left_is_named_and_its_keys_wait_for_it() {
+    let mut cluster = Cluster::start(2, 1).await;
+    assert_eq!(
+        cluster
+            .ns("PUT", "/topics/t", r#"{"queues":4}"#)
+            .await
+            .status,
+        201
+    );
+    let from = r#"{"initialPosition":"earliest"}"#;
+    assert_eq!(
+        cluster
+            .ns("PUT", "/groups/g/subscriptions/t", from)
+            .await
+            .status,
+        201
+    );
+    let send = |key: usize| format!(r#"{{"json":{key},"orderingKey":"k{key}"}}"#);
+    let mut homes = Vec::new();
+    for key in 0..8 {
+        let sent = cluster.ns("POST", "/topics/t/messages", &send(key)).await;
+        assert_eq!(sent.status, 201, "{}", sent.text());
+        homes.push(text(&sent.json()["queue"], "broker").to_owned());
+    }
+    let there = homes.iter().position(|home| home == "broker-b").unwrap();
+    let here = homes.iter().position(|home| home == "broker-a").unwrap();
+    cluster.stop_broker(1).await;
+
+    let missing = json!([{"broker": "broker-b", "reason": "unreachable"}]);
+    let until = Instant::now() + Duration::from_secs(15);
+    // Before the route is read again the broker is in it and cannot be asked; afterwards it is not in it.
+    while Instant::now() < until {
+        let got = cluster.ns("POST", "/groups/g/receive?wait=0s", "").await;
+        assert_eq!((got.status, &got.json()["partial"]), (200, &missing));
+        let seen = cluster.ns("GET", "/groups/g/peek", "").await;
+        assert_eq!((seen.status, &seen.json()["partial"]), (200, &missing));
+        let page = cluster.ns("GET", "/topics/t/messages", "").await;
+        page.problem(503, "broker_unavailable");
+        let kept = cluster.ns("POST", "/topics/t/messages", &send(there)).await;
+        kept.problem(503, "broker_unavailable");
+        let sent = cluster.ns("POST", "/topics/t/messages", &send(here)).await;
+        assert_eq!(text(&sent.json()["queue"], "broker"), "broker-a");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+
+    cluster.start_broker(1, |_| {}).await;
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        let got = cluster.ns("POST", "/groups/g/receive?wait=0s", "").await;
+        let sent = cluster.ns("POST", "/topics/t/messages", &send(there)).await;
+        if got.json()["partial"].is_null() && sent.status == 201 {
+            assert_eq!(text(&sent.json()["queue"], "broker"), "broker-b");
+            break;
+        }
+        assert!(Instant::now() < until, "{} {}", got.text(), sent.text());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    cluster.stop().await;
+}
+
+/// A topic whose only broker left exists still: it is not told to be absent and not made anew elsewhere.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_whose_broker_left_is_not_taken_for_absent() {
+    let mut cluster = Cluster::start(2, 1).await;
+    assert_eq!(
+        cluster
+            .ns("PUT", "/topics/t", r#"{"queues":1}"#)
+            .await
+            .status,
+        201
+    );
+    let from = r#"{"initialPosition":"earliest"}"#;
+    assert_eq!(
+        cluster
+            .ns("PUT", "/groups/g/subscriptions/t", from)
+            .await
+            .status,
+        201
+    );
+    let sent = cluster
+        .ns("POST", "/topics/t/messages", r#"{"json":1}"#)
+        .await;
+    let home = text(&sent.json()["queue"], "broker").to_owned();
+    let place = usize::from(home == "broker-b");
+    cluster.stop_broker(place).await;
+    let until = Instant::now() + Duration::from_secs(12);
+    while Instant::now() < until {
+        for (method, path, body) in [
+            ("GET", "/topics/t", ""),
+            ("GET", "/topics/t/messages", ""),
+            ("POST", "/topics/t/messages", r#"{"json":2}"#),
+            ("POST", "/groups/g/receive?wait=0s", ""),
+            ("GET", "/groups/g/peek", ""),
+        ] {
+            let answer = cluster.ns(method, path, body).await;
+            assert_eq!(answer.status, 503, "{method} {path}: {}", answer.text());
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    cluster.stop().await;
+}

@@ -704,6 +704,28 @@ async fn subscribing_to_nothing_is_refused_where_nothing_is_created() {
     assert_eq!(socket.ask(2, json!({"op": "ping"})).await["op"], "pong");
 }
 
+/// Topics and groups of the system are neither written nor made by a socket.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_belongs_to_the_system_is_refused() {
+    let cluster = Cluster::start().await;
+    cluster.gateway.send("orders", "x").await;
+    let mut socket = open(cluster.gateway.addr).await;
+    let publish = |topic: &str| json!({"op": "publish", "topic": topic, "message": {"json": 1}});
+    let subscribe = |group: &str, topic: &str| json!({"op": "subscribe", "sub": "s", "mode": "group", "group": group, "topic": topic});
+    for (id, frame) in [
+        publish("TBW102"),
+        publish("RMQ_SYS_t"),
+        subscribe("RMQ_SYS_g", "orders"),
+        subscribe("g", "TBW102"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let answer = socket.ask(u32::try_from(id).unwrap(), frame).await;
+        assert_eq!(answer["code"], "system_resource", "{answer}");
+    }
+}
+
 /// A client that leaves while messages are being popped costs no attempt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_never_reached_the_socket_is_no_attempt() {

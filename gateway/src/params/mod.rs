@@ -8,8 +8,8 @@ mod ulid;
 
 pub use duration::{format_duration, parse_duration};
 pub use names::{
-    check_group, check_namespace, check_topic, is_reserved_property, is_system_group,
-    is_system_topic,
+    check_group, check_group_writable, check_namespace, check_topic, check_topic_writable,
+    is_reserved_property, is_system_group, is_system_topic,
 };
 pub use query::Query;
 pub(crate) use query::{duration_in, percent_decode, percent_encode};

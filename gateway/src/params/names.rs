@@ -97,6 +97,30 @@ pub fn is_system_topic(name: &str) -> bool {
         || name.ends_with("_REPLY_TOPIC")
 }
 
+/// Topics that may be written: sent to, made, changed, subscribed.
+///
+/// # Errors
+/// `system_resource`.
+pub fn check_topic_writable(name: &str) -> Result<(), ApiError> {
+    refuse_system(is_system_topic(name), name)
+}
+
+/// Groups that may be written: made, changed, given a subscription.
+///
+/// # Errors
+/// `system_resource`.
+pub fn check_group_writable(name: &str) -> Result<(), ApiError> {
+    refuse_system(is_system_group(name), name)
+}
+
+fn refuse_system(system: bool, name: &str) -> Result<(), ApiError> {
+    if system {
+        let detail = format!("'{name}' belongs to the broker itself; choose another name");
+        return Err(ApiError::new(Code::SystemResource, detail));
+    }
+    Ok(())
+}
+
 /// Groups of the system (RocketMQ 5.4.0 MixAll).
 #[must_use]
 pub fn is_system_group(name: &str) -> bool {

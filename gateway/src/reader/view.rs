@@ -106,6 +106,12 @@ impl TopicView {
     }
 }
 
+/// A broker without which an answer would leave messages out.
+pub(crate) fn unreached(broker: &str, topic: &str) -> ApiError {
+    let detail = format!("broker '{broker}' holds queues of '{topic}' and cannot be reached");
+    ApiError::new(Code::BrokerUnavailable, detail)
+}
+
 /// Looks a topic up on every broker. `cursors` are the places that must be readable. Where not `strict`, brokers that do
 /// not answer are left out.
 ///
@@ -141,11 +147,10 @@ pub(crate) async fn open(
             without.push(Arc::clone(name));
         }
     }
-    for name in &silent {
-        if upstream.holds(topic, name) && (strict || found.is_empty()) {
-            let detail = format!("broker '{name}' holds queues of '{topic}' and cannot be reached");
-            return Err(ApiError::new(Code::BrokerUnavailable, detail));
-        }
+    if (strict || found.is_empty())
+        && let Some(name) = upstream.missing_holder(topic, &silent, deadline).await?
+    {
+        return Err(unreached(&name, topic));
     }
     if found.is_empty() {
         return Err(missing());

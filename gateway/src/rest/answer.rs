@@ -112,6 +112,7 @@ pub(super) fn conditions(call: &Call) -> Result<Precondition, ApiError> {
     if let Some(value) = call.headers().get(header::IF_MATCH) {
         let text = value.to_str().unwrap_or_default().trim();
         if text == "*" {
+            condition.present = true;
             return Ok(condition);
         }
         let version = text.strip_prefix('"').and_then(|t| t.strip_suffix('"'));

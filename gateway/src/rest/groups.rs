@@ -7,7 +7,7 @@ use super::topics::finish_list;
 use crate::error::{ApiError, Code};
 use crate::http::Call;
 use crate::page::limit;
-use crate::params::is_system_group;
+use crate::params::check_group_writable;
 use crate::render::Members;
 use crate::state::AppState;
 use crate::upstream::{Precondition, default_group};
@@ -35,12 +35,7 @@ pub(super) fn router() -> Router<AppState> {
 /// The group of a write.
 pub(super) fn writable(call: &Call) -> Result<&str, ApiError> {
     let group = call.group()?;
-    if is_system_group(group) {
-        return Err(ApiError::new(
-            Code::SystemResource,
-            format!("'{group}' belongs to the broker itself"),
-        ));
-    }
+    check_group_writable(group)?;
     Ok(group)
 }
 

@@ -5,7 +5,7 @@ use crate::error::{ApiError, Code, Outcome};
 use crate::http::Call;
 use crate::json::{Object, Raw, write_string};
 use crate::message::{self, draft, draft_of};
-use crate::params::is_system_topic;
+use crate::params::check_topic_writable;
 use crate::render::Members;
 use crate::state::AppState;
 use crate::upstream::{Draft, Scope, Sent};
@@ -58,12 +58,7 @@ pub(super) fn mode(call: &Call) -> Result<Mode, ApiError> {
 /// The topic of a send.
 pub(super) fn writable(call: &Call) -> Result<&str, ApiError> {
     let topic = call.topic()?;
-    if is_system_topic(topic) {
-        return Err(ApiError::new(
-            Code::SystemResource,
-            format!("'{topic}' belongs to the broker itself"),
-        ));
-    }
+    check_topic_writable(topic)?;
     Ok(topic)
 }
 

@@ -5,7 +5,8 @@ use super::topic_spec::{DESCRIPTION, LABEL, Wish, type_of};
 use crate::error::{ApiError, Code};
 use crate::http::Call;
 use crate::page::limit;
-use crate::params::is_system_topic;
+use crate::params::{check_topic_writable, is_system_topic};
+use crate::reader;
 use crate::render::Members;
 use crate::state::AppState;
 use crate::upstream::{BrokerTopic, etag, queues_in_all};
@@ -96,10 +97,16 @@ pub(super) fn finish_list(out: &mut Vec<u8>, token: Option<String>) {
 pub(crate) async fn read(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     let topic = call.topic()?;
     call.no_query()?;
-    let (found, _) = state
-        .upstream
-        .topic_now(topic, call.deadline(Duration::ZERO))
-        .await?;
+    let deadline = call.deadline(Duration::ZERO);
+    let (found, silent) = state.upstream.topic_now(topic, deadline).await?;
+    if found.is_empty()
+        && let Some(broker) = state
+            .upstream
+            .missing_holder(topic, &silent, deadline)
+            .await?
+    {
+        return Err(reader::unreached(&broker, topic));
+    }
     if found.is_empty() || is_system_topic(topic) {
         return Err(ApiError::new(
             Code::TopicNotFound,
@@ -134,12 +141,7 @@ async fn write(
     types: &[&str],
 ) -> Result<Response, ApiError> {
     let topic = call.topic()?;
-    if is_system_topic(topic) {
-        return Err(ApiError::new(
-            Code::SystemResource,
-            format!("'{topic}' belongs to the broker itself"),
-        ));
-    }
+    check_topic_writable(topic)?;
     call.no_query()?;
     let condition = conditions(call)?;
     let wish = Wish::read(call.json(types)?, topic)?;
@@ -172,12 +174,7 @@ pub(crate) async fn delete(
 ) -> Result<Response, ApiError> {
     let topic = call.topic()?;
     let force = call.query(&["force"])?.boolean("force")?;
-    if is_system_topic(topic) {
-        return Err(ApiError::new(
-            Code::SystemResource,
-            format!("'{topic}' belongs to the broker itself"),
-        ));
-    }
+    check_topic_writable(topic)?;
     let condition = conditions(&call)?;
     let deadline = call.deadline(Duration::ZERO);
     let (found, _) = state.upstream.topic_now(topic, deadline).await?;

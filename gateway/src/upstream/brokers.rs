@@ -133,6 +133,13 @@ impl Upstream {
         seen.keys().chain(now.by_name.keys()).cloned().collect()
     }
 
+    /// Whether the name servers listed this master so short a time ago.
+    pub(super) fn was_seen_within(&self, broker: &str, span: Duration) -> bool {
+        let now = self.0.options.clock.monotonic();
+        let seen = self.0.brokers.seen.lock();
+        seen.get(broker).is_some_and(|at| now.since(*at) < span)
+    }
+
     /// The address of a broker's master.
     pub(super) async fn master(&self, broker: &str, deadline: Instant) -> Option<String> {
         if let Ok(masters) = self.masters(deadline).await

@@ -356,6 +356,13 @@ impl Upstream {
                 continue;
             };
             found = true;
+            for gone in &route.gone {
+                let name = &gone.broker.name;
+                if !all.partial.iter().any(|(known, _)| known == name) {
+                    all.partial.push((name.clone(), "unreachable"));
+                }
+                last.get_or_insert_with(|| unregistered(name));
+            }
             let start = self.0.routes.next_name_server();
             for i in 0..route.readable.len() {
                 let left = request
@@ -550,6 +557,12 @@ impl Upstream {
 }
 
 /// The refusal when every broker failed: told apart from an empty queue, and to be tried again.
+/// A broker that left the name servers.
+pub(super) fn unregistered(broker: &str) -> ApiError {
+    let detail = format!("broker '{broker}' is not registered and cannot be reached");
+    ApiError::new(Code::BrokerUnavailable, detail)
+}
+
 fn from_none(error: ApiError, partial: &[(String, &'static str)]) -> ApiError {
     if error.code() == Code::BrokerBusy {
         return error;

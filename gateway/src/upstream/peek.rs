@@ -1,12 +1,13 @@
 //! What a group would be given next, from every broker, without a lease and without a trace.
 
 use futures_util::future::join_all;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::time::Instant;
 use wire::message::record::RecordView;
 use wire::{Command, RequestCode, ResponseCode};
 
-use super::consumer::LastError;
+use super::consumer::{LastError, unregistered};
 use super::decode::{self, Content};
 use super::routes::Broker;
 use super::{Upstream, mapping};
@@ -55,9 +56,11 @@ impl Upstream {
     ) -> Result<PeekPage, ApiError> {
         let (detail, _) = self.get_group(group, deadline).await?;
         let mut asked: Vec<(String, Arc<Broker>)> = Vec::new();
+        let mut gone: BTreeSet<String> = BTreeSet::new();
         for name in self.topics_of(&detail, topic) {
             match self.route(&name, deadline).await? {
                 Some(route) => {
+                    gone.extend(route.gone.iter().map(|gone| gone.broker.name.clone()));
                     let brokers = route.readable.iter().map(Arc::clone);
                     asked.extend(brokers.map(|broker| (name.clone(), broker)));
                 }
@@ -106,11 +109,14 @@ impl Upstream {
                 }
             }
         }
-        if let Some((failed, error)) = last
-            && failed == asked.len()
-        {
-            return Err(error);
+        match (last, gone.first()) {
+            (Some((failed, error)), _) if failed == asked.len() => return Err(error),
+            (None, Some(broker)) if asked.is_empty() => return Err(unregistered(broker)),
+            _ => {}
         }
+        gone.retain(|name| !page.partial.iter().any(|(known, _)| known == name));
+        page.partial
+            .extend(gone.into_iter().map(|name| (name, "unreachable")));
         page.messages.sort_by(|a, b| place(a).cmp(&place(b)));
         let mut bytes = 0;
         let fit = page.messages.iter().take(limit).take_while(|m| {

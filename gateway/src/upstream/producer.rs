@@ -222,7 +222,12 @@ impl Upstream {
             return known.cloned().ok_or_else(missing);
         }
         if let Some(key) = fixed.key {
-            return by_key(route, key).ok_or_else(unwritable);
+            let (broker, id, gone) = by_key(route, key).ok_or_else(unwritable)?;
+            return if gone {
+                Err(super::consumer::unregistered(&broker.name))
+            } else {
+                Ok((broker, id))
+            };
         }
         let entry = self.0.routes.entry(topic);
         let now = self.0.options.clock.monotonic();

@@ -14,6 +14,8 @@ use wire::json::{Value, parse};
 use wire::{Command, RequestCode, ResponseCode};
 
 const FRESH: Duration = Duration::from_secs(10);
+/// A reader is not served without a broker that left so short a time ago; then it is taken to be gone for good.
+const MISSED: Duration = Duration::from_secs(600);
 /// Topics remembered; beyond, the ones without a route go first, then any.
 const TOPICS_MAX: usize = 20_000;
 /// Bit of `perm` (RocketMQ 5.4.0 PermName).
@@ -37,6 +39,44 @@ pub struct Route {
     pub writable: Vec<(Arc<Broker>, i32)>,
     /// Brokers with readable queues, by name.
     pub readable: Vec<Arc<Broker>>,
+    /// Brokers that had queues of it and are not registered now: they may come back with what they hold.
+    pub gone: Vec<Gone>,
+}
+
+/// A broker that left the name servers with queues of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// Where it was.
+    pub broker: Arc<Broker>,
+    /// Its writable queues.
+    pub writable: i32,
+}
+
+impl Route {
+    /// Brokers that `before` had queues on and this has not.
+    fn missing(&self, before: &Route) -> Vec<Gone> {
+        let here = |broker: &Broker| {
+            let mut all = self
+                .readable
+                .iter()
+                .chain(self.writable.iter().map(|q| &q.0));
+            all.any(|known| known.name == broker.name)
+        };
+        let left = before.readable.iter().map(|broker| Gone {
+            broker: Arc::clone(broker),
+            writable: i32::try_from(
+                before
+                    .writable
+                    .iter()
+                    .filter(|queue| queue.0.name == broker.name)
+                    .count(),
+            )
+            .unwrap_or(0),
+        });
+        left.chain(before.gone.iter().cloned())
+            .filter(|gone| !here(&gone.broker))
+            .collect()
+    }
 }
 
 /// One topic.
@@ -156,30 +196,71 @@ impl Upstream {
         };
         match response.response_code() {
             ResponseCode::Success => {
-                let route = Arc::new(read(&response));
+                let mut route = read(&response);
+                route.gone = self.gone_from(&entry, &route, deadline).await;
+                let route = Arc::new(route);
                 self.store_route(&entry, Arc::clone(&route));
                 Ok(Some(route))
             }
             // A topic made a moment ago is known to its brokers before the name servers tell it.
             ResponseCode::TopicNotExist => {
                 let known = Box::pin(self.route_from_masters(topic, deadline)).await?;
-                match &known {
-                    Some(route) => self.store_route(&entry, Arc::clone(route)),
-                    None => self.0.routes.forget_entry(topic, &entry),
+                let exists = known.is_some();
+                let mut route = known.unwrap_or_default();
+                route.gone = self.gone_from(&entry, &route, deadline).await;
+                if !exists && route.gone.is_empty() {
+                    self.0.routes.forget_entry(topic, &entry);
+                    return Ok(None);
                 }
-                Ok(known)
+                let route = Arc::new(route);
+                self.store_route(&entry, Arc::clone(&route));
+                Ok(Some(route))
             }
             _ => Err(mapping::answer(&response, mapping::About::Topic(topic))),
         }
     }
 
-    /// Whether the last known route has readable queues of the topic on this broker.
-    pub(crate) fn holds(&self, topic: &str, broker: &str) -> bool {
-        let entry = self.0.routes.entry(topic);
-        let known = entry.known.load();
-        known
-            .as_ref()
-            .is_some_and(|k| k.1.readable.iter().any(|b| b.name == broker))
+    /// A broker that had readable queues of the topic when this gateway last saw them, and that is silent now or left less
+    /// than [`MISSED`] ago. `None` = nobody is missing, as far as this gateway knows.
+    ///
+    /// # Errors
+    /// `no_route`.
+    pub(crate) async fn missing_holder(
+        &self,
+        topic: &str,
+        silent: &[String],
+        deadline: Instant,
+    ) -> Result<Option<String>, ApiError> {
+        let known = self.0.routes.entry(topic).known.load_full();
+        let Some(known) = known else {
+            return Ok(None);
+        };
+        let masters = self.masters(deadline).await?;
+        let readable = known.1.readable.iter();
+        let mut holders = readable.chain(known.1.gone.iter().map(|gone| &gone.broker));
+        let missing = holders.find(|broker| {
+            silent.contains(&broker.name)
+                || !masters.by_name.contains_key(&broker.name)
+                    && self.was_seen_within(&broker.name, MISSED)
+        });
+        Ok(missing.map(|broker| broker.name.clone()))
+    }
+
+    /// What the route before had and this one has not, without brokers that are registered (the topic left them) and
+    /// those that were not for a day.
+    async fn gone_from(&self, entry: &Entry, route: &Route, deadline: Instant) -> Vec<Gone> {
+        let before = entry.known.load_full();
+        let mut gone = before.map_or_else(Vec::new, |before| route.missing(&before.1));
+        if gone.is_empty() {
+            return gone;
+        }
+        if let Ok(masters) = self.refresh_masters(deadline).await {
+            let of_late = self.masters_of_late(&masters);
+            gone.retain(|g| {
+                !masters.by_name.contains_key(&g.broker.name) && of_late.contains(&g.broker.name)
+            });
+        }
+        gone
     }
 
     fn store_route(&self, entry: &Entry, route: Arc<Route>) {
@@ -189,9 +270,12 @@ impl Upstream {
     }
 
     /// Remembers a route that was just made, before the name servers tell it.
-    pub(super) fn learn_route(&self, topic: &str, route: Arc<Route>) {
+    pub(super) fn learn_route(&self, topic: &str, mut route: Route) {
         let entry = self.0.routes.entry(topic);
-        self.store_route(&entry, route);
+        if let Some(known) = &*entry.known.load() {
+            route.gone = route.missing(&known.1);
+        }
+        self.store_route(&entry, Arc::new(route));
     }
 }
 

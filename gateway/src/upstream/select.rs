@@ -57,13 +57,28 @@ impl Selector {
     }
 }
 
-/// The queue of an ordering key: `abs(hashCode % count)` as RocketMQ's SelectMessageQueueByHash.
-pub(super) fn by_key(route: &Route, key: &str) -> Option<(Arc<Broker>, i32)> {
+/// The queue of an ordering key: `abs(hashCode % count)` as RocketMQ's SelectMessageQueueByHash. The queues of brokers
+/// that are gone for a while count, so that no key moves; the second part says whether it is one of those.
+pub(super) fn by_key(route: &Route, key: &str) -> Option<(Arc<Broker>, i32, bool)> {
+    let away = |gone: &super::routes::Gone| gone.writable.max(0);
+    let lost: i32 = route.gone.iter().map(away).sum();
     let count = i32::try_from(route.writable.len())
         .ok()
+        .map(|n| n.saturating_add(lost))
         .filter(|n| *n > 0)?;
     let index = (java_string_hash(key) % count).unsigned_abs();
-    route.writable.get(usize::try_from(index).ok()?).cloned()
+    let index = usize::try_from(index).ok()?;
+    if lost == 0 {
+        let (broker, id) = route.writable.get(index)?;
+        return Some((Arc::clone(broker), *id, false));
+    }
+    let here = route.writable.iter().map(|(b, id)| (b, *id, false));
+    let there = route.gone.iter();
+    let there = there.flat_map(|gone| (0..away(gone)).map(|id| (&gone.broker, id, true)));
+    let mut queues: Vec<(&Arc<Broker>, i32, bool)> = here.chain(there).collect();
+    queues.sort_by(|a, b| (&a.0.name, a.1).cmp(&(&b.0.name, b.1)));
+    let (broker, id, gone) = queues.get(index)?;
+    Some((Arc::clone(broker), *id, *gone))
 }
 
 #[cfg(test)]
@@ -81,6 +96,7 @@ mod tests {
         Route {
             writable: vec![(Arc::clone(&a), 0), (a, 1), (Arc::clone(&b), 0), (b, 1)],
             readable: Vec::new(),
+            gone: Vec::new(),
         }
     }
 

@@ -15,7 +15,7 @@ use super::frame::{BodyFormat, Publish, SettleItem, SettleKind};
 use super::subscription::Item;
 use crate::error::{ApiError, Code};
 use crate::memory::Held;
-use crate::params::{check_namespace, check_topic, new_ulid};
+use crate::params::{check_namespace, check_topic, check_topic_writable, new_ulid};
 use crate::reader;
 use crate::receipt::ReceiptError;
 use crate::render::{self, Members};
@@ -314,6 +314,7 @@ async fn send(
 ) -> Result<BTreeMap<String, serde_json::Value>, ApiError> {
     check_namespace(&publish.ns)?;
     check_topic(&publish.topic)?;
+    check_topic_writable(&publish.topic)?;
     if publish.idempotency_key.is_some() {
         return Err(ApiError::not_implemented(
             "idempotencyKey is part of the API but not built yet; leave it out",

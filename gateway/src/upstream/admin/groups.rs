@@ -6,7 +6,7 @@ use super::{
     too_many_writers,
 };
 use crate::error::{ApiError, Code};
-use crate::params::is_system_group;
+use crate::params::{check_group_writable, check_topic_writable, is_system_group};
 use crate::upstream::{Upstream, mapping};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -310,6 +310,8 @@ impl Upstream {
         topic: &str,
         deadline: Instant,
     ) -> Result<Arc<GroupDetail>, ApiError> {
+        check_group_writable(group)?;
+        check_topic_writable(topic)?;
         if self.route(topic, deadline).await?.is_none() {
             self.create_topic(topic, deadline).await?;
         }
@@ -319,8 +321,8 @@ impl Upstream {
         };
         if self.group(group, deadline).await?.is_none() {
             let absent = Precondition {
-                version: None,
                 absent: true,
+                ..Precondition::default()
             };
             match self
                 .put_group(group, absent, |_| Ok(earliest()), deadline)
@@ -345,13 +347,15 @@ impl Upstream {
     /// Topic and group of a subscription about to be written, made where `autoCreate` is on.
     ///
     /// # Errors
-    /// `topic_not_found`, `group_not_found`, `no_route`, `broker_unavailable`.
+    /// `system_resource`, `topic_not_found`, `group_not_found`, `no_route`, `broker_unavailable`.
     pub async fn ensure_for_subscription(
         &self,
         group: &str,
         topic: &str,
         deadline: Instant,
     ) -> Result<Arc<GroupDetail>, ApiError> {
+        check_group_writable(group)?;
+        check_topic_writable(topic)?;
         if self.topic_now(topic, deadline).await?.0.is_empty() {
             if !self.0.options.auto_create {
                 return Err(ApiError::new(

@@ -38,6 +38,8 @@ pub struct Precondition {
     pub version: Option<u64>,
     /// It must not exist.
     pub absent: bool,
+    /// It must exist, in whatever version.
+    pub present: bool,
 }
 
 impl Precondition {
@@ -52,10 +54,11 @@ impl Precondition {
                     .with("etag", etag(version)))
             }
             (Some(version), Some(wanted)) if version != wanted => {
-                let detail = format!("{what} has version {version}, not {wanted}; read it again");
+                let detail =
+                    format!("{what} has version {version}, not the one named; read it again");
                 Err(ApiError::new(Code::VersionMismatch, detail).with("etag", etag(version)))
             }
-            (None, Some(_)) => Err(ApiError::new(
+            (None, wanted) if self.present || wanted.is_some() => Err(ApiError::new(
                 Code::VersionMismatch,
                 format!("{what} does not exist"),
             )),

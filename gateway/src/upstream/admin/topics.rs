@@ -188,7 +188,7 @@ impl Upstream {
             let addressed = written
                 .iter()
                 .filter_map(|t| Some((masters.by_name.get(&t.broker)?, t)));
-            self.learn_route(topic, Arc::new(route_of(addressed)));
+            self.learn_route(topic, route_of(addressed));
             let pending = pending(&wanted, &offered.reached);
             return Ok((written, current.is_empty(), pending));
         }
@@ -203,7 +203,7 @@ impl Upstream {
         &self,
         topic: &str,
         deadline: Instant,
-    ) -> Result<Option<Arc<Route>>, ApiError> {
+    ) -> Result<Option<Route>, ApiError> {
         let (found, _) = self.topic_now(topic, deadline).await?;
         if found.is_empty() {
             return Ok(None);
@@ -212,7 +212,7 @@ impl Upstream {
         let addressed = found
             .iter()
             .filter_map(|t| Some((masters.by_name.get(&t.broker)?, t)));
-        Ok(Some(Arc::new(route_of(addressed))))
+        Ok(Some(route_of(addressed)))
     }
 
     /// Makes a topic with the default number of queues; one that exists is fine. Callers that meet make it once.
@@ -227,8 +227,8 @@ impl Upstream {
         }
         let change = |_: &[BrokerTopic]| Ok((QUEUES_DEFAULT, BTreeMap::new()));
         let absent = Precondition {
-            version: None,
             absent: true,
+            ..Precondition::default()
         };
         match self.put_topic(topic, absent, change, deadline).await {
             Ok(_) => Ok(()),

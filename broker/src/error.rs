@@ -22,6 +22,16 @@ pub(crate) enum BrokerError {
     /// The message breaks a limit.
     #[error("{0}")]
     MessageIllegal(String),
+    /// The message is longer than this broker takes.
+    #[error("{remark}")]
+    MessageTooLarge {
+        /// In words.
+        remark: String,
+        /// Bytes that are allowed.
+        limit: u64,
+        /// Bytes that came.
+        actual: u64,
+    },
     /// No such topic here.
     #[error("topic[{0}] not exist, apply first please!")]
     NoTopic(String),
@@ -190,7 +200,7 @@ impl BrokerError {
             | Self::Full(_) => ResponseCode::SystemError,
             Self::NotSupported(_) => ResponseCode::SystemError,
             Self::Invalid(_) => ResponseCode::InvalidParameter,
-            Self::MessageIllegal(_) => ResponseCode::MessageIllegal,
+            Self::MessageIllegal(_) | Self::MessageTooLarge { .. } => ResponseCode::MessageIllegal,
             Self::NoTopic(_) => ResponseCode::TopicNotExist,
             Self::NoGroup(_) => ResponseCode::SubscriptionGroupNotExist,
             Self::Forbidden(_) | Self::GroupMode { .. } | Self::Immutable(_) => {
@@ -221,6 +231,7 @@ impl BrokerError {
         match self {
             Self::Wire(_) | Self::Body(_) | Self::Invalid(_) => "invalid_field",
             Self::MessageIllegal(_) => "message_illegal",
+            Self::MessageTooLarge { .. } => "message_too_large",
             Self::NoTopic(_) => "topic_not_found",
             Self::NoGroup(_) => "group_not_found",
             Self::Forbidden(_) => "forbidden",
@@ -264,6 +275,10 @@ impl BrokerError {
         response.ext.put("reason", self.reason());
         if let Self::StaleConfig { found, .. } = self {
             response.ext.put("groupVersion", *found);
+        }
+        if let Self::MessageTooLarge { limit, actual, .. } = self {
+            response.ext.put("limit", *limit);
+            response.ext.put("actual", *actual);
         }
         if let Self::GroupMode { members, .. } = self {
             response.ext.put("members", members.as_str());

@@ -194,6 +194,36 @@ async fn raw_bytes_come_back_as_they_were_sent() {
     cluster.stop().await;
 }
 
+/// A broker may take less than the gateway, by its settings or because its log files are small.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_large_for_the_broker_is_413_with_its_limit() {
+    for small_files in [false, true] {
+        let limit = |config: &mut broker::Config| {
+            if small_files {
+                config.segment.size = node::ByteSize::mib(1);
+            } else {
+                config.limits.message_size = node::ByteSize(1 << 20);
+            }
+        };
+        let cluster = Cluster::start_all(1, 1, |_| {}, limit).await;
+        let body = format!(r#"{{"text":"{}"}}"#, "x".repeat(2 << 20));
+        let sent = cluster.ns("POST", "/topics/t/messages", &body).await;
+        sent.problem(413, "message_too_large");
+        let told = sent.json();
+        let size = |name: &str| told[name].as_i64().unwrap();
+        assert!(
+            (1 << 20) - 100 < size("limit") && size("limit") <= 1 << 20,
+            "{told}"
+        );
+        assert!(
+            (2 << 20) <= size("actual") && size("actual") < (2 << 20) + 1_000,
+            "{told}"
+        );
+        assert_eq!(told["outcome"], "notApplied");
+        cluster.stop().await;
+    }
+}
+
 /// A batch with one bad item (confluentinc/kafka-rest#586; BL-37): each item has its own status.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_reports_every_item() {

@@ -249,9 +249,13 @@ pub(crate) fn too_large(error: BrokerError) -> BrokerError {
         BrokerError::Store(store::StoreError::TooLarge {
             size_bytes,
             size_max_bytes,
-        }) => BrokerError::MessageIllegal(format!(
-            "the message is illegal: with its properties it has {size_bytes} bytes, the limit is {size_max_bytes}"
-        )),
+        }) => BrokerError::MessageTooLarge {
+            remark: format!(
+                "the message is illegal: with its properties it has {size_bytes} bytes, the limit is {size_max_bytes}"
+            ),
+            limit: size_max_bytes,
+            actual: size_bytes,
+        },
         other => other,
     }
 }

@@ -103,10 +103,14 @@ pub(crate) fn check_topic(topic: &str) -> Result<(), BrokerError> {
 pub(crate) fn check_body(broker: &Broker, len: usize) -> Result<(), BrokerError> {
     let max = broker.live.message_size_bytes();
     if len > max {
-        return Err(BrokerError::MessageIllegal(format!(
-            "the message is illegal, maybe msg body or properties length not matched. msg body length limit {max}B, \
-             msg properties length limit 32KB: the body has {len} bytes"
-        )));
+        return Err(BrokerError::MessageTooLarge {
+            remark: format!(
+                "the message is illegal, maybe msg body or properties length not matched. msg body length limit {max}B, \
+                 msg properties length limit 32KB: the body has {len} bytes"
+            ),
+            limit: max as u64,
+            actual: len as u64,
+        });
     }
     Ok(())
 }

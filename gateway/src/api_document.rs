@@ -89,9 +89,7 @@ fn add_planned(paths: &mut Map<String, Value>) {
         (MethodFilter::PATCH, "patch"),
         (MethodFilter::DELETE, "delete"),
     ];
-    let lists: &[MethodFilter] = &[MethodFilter::GET];
-    let browse = ("/v1/ns/{ns}/topics/{topic}/messages", lists);
-    for (path, methods) in PLANNED.iter().copied().chain([browse]) {
+    for (path, methods) in PLANNED.iter().copied() {
         let parameters: Vec<Value> = path
             .split('/')
             .filter_map(|s| s.strip_prefix('{')?.strip_suffix('}'))

@@ -56,6 +56,14 @@ async fn every_operation_of_the_document_is_routed() {
         let real = real.collect::<Vec<_>>().join("/");
         for method in item.as_object().unwrap().keys() {
             let answer = cluster.call(&method.to_uppercase(), &real, "").await;
+            // What is documented as not built is not, and the other way round.
+            let planned = item[method]["tags"][0] == "not built yet";
+            assert_eq!(
+                answer.status == 501,
+                planned,
+                "{method} {path}: {}",
+                answer.text()
+            );
             assert!(
                 !matches!(answer.status, 404 | 405) || answer.text().contains("metrics"),
                 "{method} {path}: {} {}",

@@ -8,6 +8,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub(crate) mod client;
+pub(crate) mod group;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

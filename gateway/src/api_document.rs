@@ -89,7 +89,7 @@ fn add_planned(paths: &mut Map<String, Value>) {
         (MethodFilter::PATCH, "patch"),
         (MethodFilter::DELETE, "delete"),
     ];
-    for (path, methods) in PLANNED.iter().copied() {
+    for (path, methods) in PLANNED {
         let parameters: Vec<Value> = path
             .split('/')
             .filter_map(|s| s.strip_prefix('{')?.strip_suffix('}'))

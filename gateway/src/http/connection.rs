@@ -27,9 +27,9 @@ const HEAD_TIME: Duration = Duration::from_secs(10);
 /// Between two requests of a connection, and before the first.
 const IDLE_TIME: Duration = Duration::from_secs(90);
 /// A client that takes no byte of an answer.
-const WRITE_TIME: Duration = Duration::from_secs(30);
+pub(super) const WRITE_TIME: Duration = Duration::from_secs(30);
 /// The same while memory for answers is short, and how often that is looked at.
-const WRITE_TIME_SHORT: Duration = Duration::from_secs(5);
+pub(super) const WRITE_TIME_SHORT: Duration = Duration::from_secs(5);
 
 /// Header lines and bytes of a block that is never too large for the library.
 const LINES_FINE: usize = 512;

@@ -9,6 +9,7 @@ mod outer;
 mod problem;
 pub(crate) mod read;
 pub mod server;
+mod stalled;
 
 pub(crate) use accept::names as names_type;
 pub use call::Call;

@@ -1,6 +1,8 @@
 //! The listening socket: accepts within a bound, serves HTTP/1.1 and HTTP/2, stops in order.
 
-use super::connection::{Phase, Watched};
+use super::connection::{Phase, WRITE_TIME, WRITE_TIME_SHORT, Watched};
+use super::stalled::Stalled;
+use crate::memory::Budget;
 use crate::state::AppState;
 use axum::Router;
 use axum::body::Body;
@@ -80,6 +82,24 @@ fn builder() -> Builder<TokioExecutor> {
     builder
 }
 
+/// Ends when an answer was not taken for [`WRITE_TIME`], or [`WRITE_TIME_SHORT`] while memory for answers is short.
+async fn give_up(stalled: &Stalled, answers: &Budget) {
+    loop {
+        tokio::time::sleep(WRITE_TIME_SHORT).await;
+        let patience = if answers.is_short() {
+            WRITE_TIME_SHORT
+        } else {
+            WRITE_TIME
+        };
+        if stalled
+            .longest()
+            .is_some_and(|since| since.elapsed() >= patience)
+        {
+            return;
+        }
+    }
+}
+
 async fn connection(
     stream: TcpStream,
     app: Router,
@@ -99,10 +119,14 @@ async fn connection(
         state.request_max(),
         Arc::clone(&state.answers),
     );
+    let (stalled, answers) = (Stalled::default(), Arc::clone(&state.answers));
+    let watched = stalled.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        if request.version() == Version::HTTP_2 {
+        let http2 = request.version() == Version::HTTP_2;
+        if http2 {
             phase.free();
         }
+        let watched = http2.then(|| watched.clone());
         phase.serving();
         let phase = phase.clone();
         let answer = app.clone().call(request.map(Body::new));
@@ -116,12 +140,19 @@ async fn connection(
             } else {
                 phase.answered();
             }
-            response
+            match watched {
+                Some(watched) => response.map(|r| r.map(|body| watched.watch(body))),
+                None => response,
+            }
         }
     });
     let mut serving = pin!(builder.serve_connection_with_upgrades(TokioIo::new(io), service));
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,
+        () = give_up(&stalled, &answers) => {
+            tracing::debug!("connection cut off: its client does not take an answer");
+            return;
+        }
         () = stop.cancelled() => {
             serving.as_mut().graceful_shutdown();
             let Ok(ended) = tokio::time::timeout(DRAIN, serving).await else {

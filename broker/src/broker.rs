@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use clock::{Clock, Monotonic};
@@ -36,6 +36,7 @@ use crate::routes::Routes;
 use crate::settings::LiveSettings;
 use crate::stats::Stats;
 use crate::topic::{PERM_READ_WRITE, TopicConfig, TopicTable};
+use crate::unsaved::Unsaved;
 use crate::version::DataVersion;
 
 /// Longest blocking wait for a flush.
@@ -130,6 +131,12 @@ pub(crate) struct Broker {
     pub(crate) settings_file: ConfigFile,
     /// Version of the changed settings.
     pub(crate) settings_version: Mutex<DataVersion>,
+    /// Topics that are being made.
+    pub(crate) unsaved: Unsaved,
+    /// Held by who writes the table for them.
+    pub(crate) topics_saving: Mutex<()>,
+    /// Sequence of the table as it is on the disk.
+    pub(crate) topics_saved: AtomicU64,
     /// `config/topics.json`.
     pub(crate) topics_file: ConfigFile,
     /// `config/subscriptionGroup.json`.
@@ -204,14 +211,22 @@ impl Broker {
         &self,
         config: TopicConfig,
     ) -> Result<Arc<TopicConfig>, BrokerError> {
-        if let Some(known) = self.topics.get(&config.topic_name) {
+        let name = config.topic_name.clone();
+        if let Some(known) = self.topics.get(&name)
+            && !self.unsaved.contains(&name)
+        {
             return Ok(known);
         }
+        // Whoever comes meanwhile sees the topic and must not be answered before the table is on the disk.
+        let _making = self.unsaved.enter(&name);
         let change = self
             .topics
             .ensure(config, self.now_ms())
             .ok_or(BrokerError::Full("topic"))?;
-        if change.changed {
+        let sequence = self.topics.sequence();
+        // One write serves all that came while the one before was under way.
+        let _alone = self.topics_saving.lock();
+        if self.topics_saved.load(Ordering::Acquire) < sequence {
             self.save_topics()?;
         }
         Ok(change.config)
@@ -222,7 +237,12 @@ impl Broker {
     /// # Errors
     /// The table cannot be written.
     pub(crate) fn save_topics(&self) -> Result<(), BrokerError> {
-        self.topics_file.write_twice(|| self.topics.to_json())?;
+        let mut sequence = 0;
+        self.topics_file.write_twice(|| {
+            sequence = self.topics.sequence();
+            self.topics.to_json()
+        })?;
+        self.topics_saved.fetch_max(sequence, Ordering::AcqRel);
         self.registration.changed();
         Ok(())
     }

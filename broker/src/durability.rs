@@ -42,6 +42,8 @@ pub(crate) enum Waiter {
     Send,
     /// An ack, nack, extension or position.
     Settle,
+    /// A pop that leased messages.
+    Pop,
 }
 
 type Done = Box<dyn FnOnce(PutStatus) + Send>;
@@ -71,6 +73,7 @@ pub(crate) struct Durability {
     sync: bool,
     sends: Arc<AtomicUsize>,
     settles: Arc<AtomicUsize>,
+    pops: Arc<AtomicUsize>,
     /// All waits are equally long, so this is in order of deadline.
     waiting: Mutex<VecDeque<(Monotonic, Arc<Slot>)>>,
 }
@@ -92,6 +95,7 @@ impl Durability {
             sync,
             sends: Arc::default(),
             settles: Arc::default(),
+            pops: Arc::default(),
             waiting: Mutex::new(VecDeque::new()),
         }
     }
@@ -148,6 +152,7 @@ impl Durability {
         match who {
             Waiter::Send => &self.sends,
             Waiter::Settle => &self.settles,
+            Waiter::Pop => &self.pops,
         }
     }
 

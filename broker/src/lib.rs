@@ -47,6 +47,7 @@ mod stats;
 mod table;
 mod topic;
 mod unfinished;
+mod unsaved;
 mod unserved;
 mod version;
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use node::Context;
@@ -43,6 +43,7 @@ use crate::settings::LiveSettings;
 use crate::stats::Stats;
 use crate::topic::{TopicTable, system_topics};
 use crate::unfinished;
+use crate::unsaved::Unsaved;
 use crate::version::DataVersion;
 
 /// The admin port's distance from the listen port.
@@ -368,6 +369,9 @@ fn open(
         days: Mutex::new(DayTotals::default()),
         settings_file: file("gantry.json"),
         settings_version: Mutex::new(DataVersion::new(now_ms)),
+        unsaved: Unsaved::default(),
+        topics_saving: Mutex::default(),
+        topics_saved: AtomicU64::new(0),
         topics_file: file("topics.json"),
         groups_file: file("subscriptionGroup.json"),
         modes_file: file("messageRequestMode.json"),

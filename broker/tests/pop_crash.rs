@@ -176,3 +176,30 @@ async fn kills_lose_nothing_and_repeat_nothing_acked_under_either_flush() {
 async fn power_cuts_undo_no_answered_ack_and_lose_no_message_under_sync_flush() {
     over_seeds(FlushMode::Sync, true).await;
 }
+
+/// No lease is handed out that is not on the disk: a power cut could give its messages to a second member.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_the_disk_does_not_confirm_is_not_handed_out() {
+    for (flush, handed_out) in [(FlushMode::Sync, false), (FlushMode::Async, true)] {
+        let disk = SimDisk::new(7);
+        let bench = on_disk(Arc::new(disk.clone()), flush).await;
+        bench.put_topic("T", 1).await;
+        bench.put_group("g", &quick()).await;
+        bench.subscribe("g", "T", "*").await;
+        bench.send("T", 0, "first", "a").await;
+        bench.send("T", 0, "second", "a").await;
+        let first = bench
+            .pop_within("g", "T", 1, 60_000, Duration::from_secs(20))
+            .await;
+        assert_eq!(first[0].body, "first");
+        disk.fail_syncs(true);
+        let answer = bench.call(bench.pop_command("g", "T", 1, 60_000)).await;
+        let body = answer.body.to_bytes();
+        assert_eq!(
+            !body.is_empty(),
+            handed_out,
+            "{flush:?} {:?}",
+            answer.remark
+        );
+    }
+}

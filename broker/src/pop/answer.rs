@@ -8,6 +8,7 @@ use wire::receipt::{self, Lease, Receipt, RetryFlag, StartOffset};
 use wire::{Command, ResponseCode};
 
 use crate::broker::Broker;
+use crate::durability::{PutStatus, Waiter};
 use crate::error::BrokerError;
 
 use super::names::{Kind, revive_queue};
@@ -74,7 +75,21 @@ pub(super) fn found(broker: &Broker, waiting: Waiting, swept: Swept) {
             .collect();
         response = response.with_header(&header).with_body(body);
     }
-    waiting.to.send(response);
+    // A lease that a kill could undo would hand its messages to a second member while the first works on them.
+    let (end, now) = (broker.store.written(), broker.clock.monotonic());
+    let to = waiting.to;
+    broker
+        .durability
+        .when_durable(&broker.store, end, false, now, Waiter::Pop, move |status| {
+            to.send(match status {
+                PutStatus::Buffered | PutStatus::Flushed => response,
+                PutStatus::FlushTimeout | PutStatus::Failed => Command::error(
+                    ResponseCode::SystemError,
+                    "leased, but not confirmed by the disk",
+                )
+                .with_ext("reason", "durability_not_confirmed"),
+            });
+        });
 }
 
 fn count(broker: &Broker, waiting: &Waiting, swept: &Swept) {

@@ -38,10 +38,11 @@ fn records(bytes: &[u8]) {
 fn properties(bytes: &[u8]) {
     let view = PropertiesView::new(bytes);
     let owned = view.to_owned();
-    for (name, value) in owned.iter() {
-        assert_eq!(view.get(name), Some(value));
-    }
+    // What is not UTF-8 is shown with replacement characters, and not found by them.
     if let Ok(text) = std::str::from_utf8(bytes) {
+        for (name, value) in owned.iter() {
+            assert_eq!(view.get(name), Some(value));
+        }
         assert_eq!(Properties::parse(text), owned);
         assert_eq!(Properties::parse(&owned.encode()), owned);
     }

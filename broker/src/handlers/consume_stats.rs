@@ -36,7 +36,7 @@ pub(crate) fn stats(
             .filter(|topic| !topic.is_empty())
             .map(str::to_owned)
             .collect(),
-        (None, None) => broker.offsets.topics_of(&group),
+        (None, None) => topics_read(broker, &group),
     };
     let mut stats = ConsumeStats::default();
     for topic in topics {
@@ -133,14 +133,19 @@ pub(crate) fn topics_of_group(
     _conn: &Arc<Connection>,
 ) -> Result<Command, BrokerError> {
     let group: String = cmd.ext.required("group")?;
-    let mut topics = broker.offsets.topics_of(&group);
-    if let Some(view) = broker.consumers.view(&group) {
+    Ok(json_answer(&TopicList {
+        broker_addr: Some(broker.store_host.to_string()),
+        topic_list: topics_read(broker, &group),
+    }))
+}
+
+/// Topics in which a group has committed, and those that its live members subscribe, in order.
+fn topics_read(broker: &Broker, group: &str) -> Vec<String> {
+    let mut topics = broker.offsets.topics_of(group);
+    if let Some(view) = broker.consumers.view(group) {
         topics.extend(view.subscriptions.keys().cloned());
     }
     topics.sort_unstable();
     topics.dedup();
-    Ok(json_answer(&TopicList {
-        broker_addr: Some(broker.store_host.to_string()),
-        topic_list: topics,
-    }))
+    topics
 }

@@ -1,6 +1,7 @@
 //! The tolerant JSON reader: text to a tree, with bounded depth.
 
 use super::Value;
+use super::write::OBJECT_KEY;
 use crate::WireError;
 use crate::cursor::{Cursor, DEPTH_MAX, unescape};
 
@@ -54,6 +55,9 @@ fn object(at: &mut Cursor<'_>, depth: usize, left: &mut usize) -> Result<Value, 
             }
             _ => at.word()?.to_owned(),
         };
+        if key.starts_with(OBJECT_KEY) {
+            return Err(at.error("a key begins with NUL"));
+        }
         at.space()?;
         at.expect(b':', "expected a colon")?;
         at.space()?;
@@ -115,7 +119,22 @@ mod tests {
     #[test]
     fn broken_text_is_an_error() {
         for text in [
-            "", "{", "[", "\"", "{a}", "{\"a\":}", "[1 2]", "{} {}", "abc", "{{:1}", "-", "/",
+            "",
+            "{",
+            "[",
+            "\"",
+            "{a}",
+            "{\"a\":}",
+            "[1 2]",
+            "{} {}",
+            "abc",
+            "{{:1}",
+            "-",
+            "/",
+            // Written, such a key would be taken for JSON text.
+            "{\"\\u0000a\":1}",
+            "{\"\0a\":1}",
+            "{\0a:1}",
         ] {
             assert!(parse(text).is_err(), "{text}");
         }

@@ -99,7 +99,7 @@ impl Running {
     }
 
     /// Drains: not ready any more, waits end, sockets are told and no new ones taken. Requests, also on new
-    /// connections, are served until none is under way and every socket has closed, at most [`SERVE_ON`]; then closes.
+    /// connections, are served until none is under way and every socket has closed, at most 20 s; then closes.
     pub async fn stop(self) {
         let end = Instant::now() + STOP_DEADLINE;
         self.context.ready.not_serving(ROLE, "draining");

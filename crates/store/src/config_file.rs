@@ -44,7 +44,7 @@ pub fn read_own(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, StoreEr
     Ok(read_whole(disk, path)?.filter(|content| !content.is_empty()))
 }
 
-/// Replaces the `.bak` of `path` durably, after [`write`] has written the same: then damage to one of the two loses
+/// Replaces the `.bak` of `path` durably, after [`write()`] has written the same: then damage to one of the two loses
 /// nothing. Two writers of one path must not run at once.
 ///
 /// # Errors

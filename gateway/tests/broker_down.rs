@@ -59,13 +59,7 @@ async fn one_broker_down_is_503_and_nothing_was_applied() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sends_go_to_another_broker_and_receives_say_what_is_missing() {
     let mut cluster = Cluster::start(2, 1).await;
-    assert_eq!(
-        cluster
-            .ns("PUT", "/topics/t", r#"{"queues":4}"#)
-            .await
-            .status,
-        201
-    );
+    cluster.make("/topics/t", r#"{"queues":4}"#).await;
     cluster.receive("g", "topic=t&wait=0s").await;
     cluster.brokers.remove(1).stop().await.unwrap();
     for i in 0..8 {

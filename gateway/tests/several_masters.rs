@@ -442,21 +442,9 @@ async fn a_waiting_receive_is_woken_from_any_master() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broker_that_left_is_named_and_its_keys_wait_for_it() {
     let mut cluster = Cluster::start(2, 1).await;
-    assert_eq!(
-        cluster
-            .ns("PUT", "/topics/t", r#"{"queues":4}"#)
-            .await
-            .status,
-        201
-    );
+    cluster.make("/topics/t", r#"{"queues":4}"#).await;
     let from = r#"{"initialPosition":"earliest"}"#;
-    assert_eq!(
-        cluster
-            .ns("PUT", "/groups/g/subscriptions/t", from)
-            .await
-            .status,
-        201
-    );
+    cluster.make("/groups/g/subscriptions/t", from).await;
     let send = |key: usize| format!(r#"{{"json":{key},"orderingKey":"k{key}"}}"#);
     let mut homes = Vec::new();
     for key in 0..8 {
@@ -504,21 +492,9 @@ async fn a_broker_that_left_is_named_and_its_keys_wait_for_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_topic_whose_broker_left_is_not_taken_for_absent() {
     let mut cluster = Cluster::start(2, 1).await;
-    assert_eq!(
-        cluster
-            .ns("PUT", "/topics/t", r#"{"queues":1}"#)
-            .await
-            .status,
-        201
-    );
+    cluster.make("/topics/t", r#"{"queues":1}"#).await;
     let from = r#"{"initialPosition":"earliest"}"#;
-    assert_eq!(
-        cluster
-            .ns("PUT", "/groups/g/subscriptions/t", from)
-            .await
-            .status,
-        201
-    );
+    cluster.make("/groups/g/subscriptions/t", from).await;
     let sent = cluster
         .ns("POST", "/topics/t/messages", r#"{"json":1}"#)
         .await;

@@ -80,6 +80,27 @@ impl Fleet {
         Ok(started)
     }
 
+    /// One name server, one broker and so many gateways on one SQLite file, each with `gateway_args`; ready.
+    ///
+    /// # Panics
+    /// When they cannot be started.
+    pub async fn small(gateways: usize, gateway_args: &[&'static str]) -> Fleet {
+        let shape = Shape {
+            brokers: 1,
+            gateways,
+            metadata: Metadata::Sqlite,
+            broker_args: Vec::new(),
+            gateway_args: gateway_args.to_vec(),
+            ..Shape::default()
+        };
+        let fleet = match Fleet::start(&shape) {
+            Ok(fleet) => fleet,
+            Err(error) => panic!("{error:#}"),
+        };
+        fleet.ready().await;
+        fleet
+    }
+
     /// Starts all of them; whether they know each other yet is for [`Fleet::ready`].
     pub fn start(shape: &Shape) -> Result<Fleet> {
         let dir = tempfile::tempdir()?;

@@ -5,7 +5,6 @@
 
 pub mod acceptance;
 pub mod bulk;
-pub mod cluster;
 pub mod doors;
 pub mod fleet;
 pub mod http;

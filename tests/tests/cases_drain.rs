@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gantry_tests::cluster::Cluster;
+use gantry_tests::fleet::Fleet;
 use gantry_tests::http::{Rest, text};
 use gantry_tests::wait::{USUAL, within};
 use gantry_tests::ws::Socket;
@@ -22,9 +22,9 @@ async fn prepare(rest: &Rest) {
 }
 
 /// A socket that holds the next message of `g`.
-async fn holder(cluster: &Cluster, rest: &Rest) -> (Socket, String) {
+async fn holder(fleet: &Fleet, rest: &Rest) -> (Socket, String) {
     rest.send("t", &json!({"text": "held"})).await.expect(201);
-    let (mut socket, _) = Socket::open(cluster.gateways[0].addr("gateway"))
+    let (mut socket, _) = Socket::open(fleet.gateways[0].addr("gateway"))
         .await
         .unwrap();
     let subscribe = json!({"op": "subscribe", "sub": "s", "mode": "group", "group": "g", "topic": "t", "credit": 10,
@@ -52,9 +52,8 @@ async fn drained(socket: &mut Socket) -> Value {
 #[test]
 fn a_gateway_that_stops_serves_what_is_under_way_and_takes_nothing_new() {
     within(USUAL, async {
-        let dir = tempfile::tempdir().unwrap();
-        let mut cluster = Cluster::start(dir.path(), 2, &[]).unwrap();
-        let rest = cluster.rest(0).unwrap();
+        let mut fleet = Fleet::small(2, &[]).await;
+        let rest = fleet.rest(0);
         prepare(&rest).await;
         rest.send("t", &json!({"text": "over REST"}))
             .await
@@ -64,7 +63,7 @@ fn a_gateway_that_stops_serves_what_is_under_way_and_takes_nothing_new() {
             .await
             .expect(200)
             .messages();
-        let (mut socket, receipt) = holder(&cluster, &rest).await;
+        let (mut socket, receipt) = holder(&fleet, &rest).await;
         let waiting = tokio::spawn({
             let rest = rest.clone();
             async move { rest.receive("g", "topic=t&wait=30s").await.expect(200) }
@@ -74,7 +73,7 @@ fn a_gateway_that_stops_serves_what_is_under_way_and_takes_nothing_new() {
         sleep(Duration::from_millis(300)).await;
         assert!(!waiting.is_finished());
 
-        cluster.gateways[0].signal(Signal::TERM).unwrap();
+        fleet.gateways[0].signal(Signal::TERM).unwrap();
         let told = Instant::now();
         let unready = loop {
             let answer = fresh.get("/readyz").await;
@@ -139,11 +138,10 @@ fn a_gateway_that_stops_serves_what_is_under_way_and_takes_nothing_new() {
         assert_eq!(acked["op"], "ok", "{acked}");
         let (code, reason) = socket.closed(Duration::from_secs(2)).await.unwrap();
         assert_eq!((code, reason.as_str()), (1012, "restart"));
-        let ended = cluster.gateways[0].ended(Duration::from_secs(3)).unwrap();
+        let ended = fleet.gateways[0].ended(Duration::from_secs(3)).unwrap();
         assert!(ended.success(), "{ended}");
-        let left = cluster
+        let left = fleet
             .rest(1)
-            .unwrap()
             .receive("g", "topic=t&wait=2s")
             .await
             .expect(200)
@@ -157,21 +155,19 @@ fn a_gateway_that_stops_serves_what_is_under_way_and_takes_nothing_new() {
 #[test]
 fn a_socket_that_holds_on_does_not_outlast_the_drain() {
     within(USUAL, async {
-        let dir = tempfile::tempdir().unwrap();
-        let mut cluster = Cluster::start(dir.path(), 2, &[]).unwrap();
-        let rest = cluster.rest(0).unwrap();
+        let mut fleet = Fleet::small(2, &[]).await;
+        let rest = fleet.rest(0);
         prepare(&rest).await;
-        let (mut socket, _) = holder(&cluster, &rest).await;
-        cluster.gateways[0].signal(Signal::TERM).unwrap();
+        let (mut socket, _) = holder(&fleet, &rest).await;
+        fleet.gateways[0].signal(Signal::TERM).unwrap();
         let told = Instant::now();
         drained(&mut socket).await;
         let (code, _) = socket.closed(Duration::from_secs(22)).await.unwrap();
         let closed = told.elapsed();
         assert_eq!(code, 1012);
         assert!((19..22).contains(&closed.as_secs()), "{closed:?}");
-        let again = cluster
+        let again = fleet
             .rest(1)
-            .unwrap()
             .receive("g", "topic=t&wait=4s")
             .await
             .expect(200)
@@ -179,7 +175,7 @@ fn a_socket_that_holds_on_does_not_outlast_the_drain() {
         assert!(told.elapsed() < closed + Duration::from_secs(3));
         assert_eq!((again.len(), &again[0]["attempt"]), (1, &json!(2)));
         let left = Duration::from_secs(25).saturating_sub(told.elapsed());
-        let ended = cluster.gateways[0].ended(left).unwrap();
+        let ended = fleet.gateways[0].ended(left).unwrap();
         assert!(ended.success(), "{ended}");
     });
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use gantry_tests::cluster::Cluster;
+use gantry_tests::fleet::Fleet;
 use gantry_tests::http::{Rest, text};
 use gantry_tests::wait::{USUAL, eventually, within};
 use gantry_tests::ws::Socket;
@@ -96,13 +96,12 @@ fn assert_again(first: &[Value], again: &[Value]) {
 #[test]
 fn a_clean_close_gives_messages_to_another_member_within_two_seconds() {
     within(USUAL, async {
-        let dir = tempfile::tempdir().unwrap();
-        let cluster = Cluster::start(dir.path(), 2, &[]).unwrap();
-        let rest = cluster.rest(0).unwrap();
+        let fleet = Fleet::small(2, &[]).await;
+        let rest = fleet.rest(0);
         prepare(&rest, "300s", MESSAGES).await;
         let (first, second) = (
-            cluster.gateways[0].addr("gateway"),
-            cluster.gateways[1].addr("gateway"),
+            fleet.gateways[0].addr("gateway"),
+            fleet.gateways[1].addr("gateway"),
         );
         let (mut socket, _) = member(first, json!({"credit": MESSAGES})).await;
         let got = take(&mut socket, MESSAGES, Duration::from_secs(10)).await;
@@ -134,12 +133,11 @@ fn a_clean_close_gives_messages_to_another_member_within_two_seconds() {
 #[test]
 fn a_reset_gives_messages_to_another_member_after_the_resume_window() {
     within(USUAL, async {
-        let dir = tempfile::tempdir().unwrap();
-        let cluster = Cluster::start(dir.path(), 2, &[]).unwrap();
-        prepare(&cluster.rest(0).unwrap(), "300s", MESSAGES).await;
+        let fleet = Fleet::small(2, &[]).await;
+        prepare(&fleet.rest(0), "300s", MESSAGES).await;
         let (first, second) = (
-            cluster.gateways[0].addr("gateway"),
-            cluster.gateways[1].addr("gateway"),
+            fleet.gateways[0].addr("gateway"),
+            fleet.gateways[1].addr("gateway"),
         );
         let (mut socket, _) = member(first, json!({"credit": MESSAGES})).await;
         let got = take(&mut socket, MESSAGES, Duration::from_secs(10)).await;
@@ -162,13 +160,12 @@ fn a_reset_gives_messages_to_another_member_after_the_resume_window() {
 #[test]
 fn a_client_that_comes_back_in_time_goes_on_with_its_messages() {
     within(USUAL, async {
-        let dir = tempfile::tempdir().unwrap();
-        let cluster = Cluster::start(dir.path(), 2, &[]).unwrap();
-        let rest = cluster.rest(0).unwrap();
+        let fleet = Fleet::small(2, &[]).await;
+        let rest = fleet.rest(0);
         prepare(&rest, "300s", MESSAGES).await;
         let (first, second) = (
-            cluster.gateways[0].addr("gateway"),
-            cluster.gateways[1].addr("gateway"),
+            fleet.gateways[0].addr("gateway"),
+            fleet.gateways[1].addr("gateway"),
         );
         let (mut socket, _) =
             member(first, json!({"credit": MESSAGES, "resumeWindow": "2s"})).await;
@@ -216,19 +213,18 @@ fn a_client_that_comes_back_in_time_goes_on_with_its_messages() {
 #[test]
 fn a_killed_gateway_holds_messages_until_the_lease_ends_and_no_longer() {
     within(USUAL, async {
-        let dir = tempfile::tempdir().unwrap();
-        let mut cluster = Cluster::start(dir.path(), 2, &[]).unwrap();
-        prepare(&cluster.rest(0).unwrap(), "10s", MESSAGES).await;
+        let mut fleet = Fleet::small(2, &[]).await;
+        prepare(&fleet.rest(0), "10s", MESSAGES).await;
         let (first, second) = (
-            cluster.gateways[0].addr("gateway"),
-            cluster.gateways[1].addr("gateway"),
+            fleet.gateways[0].addr("gateway"),
+            fleet.gateways[1].addr("gateway"),
         );
         let asked = Instant::now();
         let (mut socket, _) = member(first, json!({"credit": MESSAGES})).await;
         let got = take(&mut socket, MESSAGES, Duration::from_secs(3)).await;
         let (mut other, _) = member(second, json!({"credit": 10})).await;
         sleep(Duration::from_secs(1)).await;
-        cluster.gateways[0].kill9().unwrap();
+        fleet.gateways[0].kill9().unwrap();
         let early = other.messages(Duration::from_secs(9).saturating_sub(asked.elapsed()));
         assert_eq!(early.await.unwrap(), Vec::<Value>::new());
         let again = take(&mut other, MESSAGES, Duration::from_secs(5)).await;

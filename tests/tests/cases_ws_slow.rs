@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use gantry_tests::cluster::Cluster;
+use gantry_tests::fleet::Fleet;
 use gantry_tests::http::Rest;
 use gantry_tests::wait::{SLOW, USUAL, eventually, within};
 use gantry_tests::ws::Socket;
@@ -137,14 +137,12 @@ async fn consume(socket: &mut Socket, count: usize, limit: Duration) -> Duration
 #[test]
 fn stopped_and_killed_members_lose_their_share_to_the_living_one() {
     within(SLOW, async {
-        let dir = tempfile::tempdir().unwrap();
         // 2 s of silence, 1 s of grace, 2 s to come back: the documented times, only shorter.
-        let cluster =
-            Cluster::start(dir.path(), 1, &["--ws-idle", "2s", "--ws-grace", "1s"]).unwrap();
-        let rest = cluster.rest(0).unwrap();
+        let fleet = Fleet::small(1, &["--ws-idle", "2s", "--ws-grace", "1s"]).await;
+        let rest = fleet.rest(0);
         prepare(&rest).await;
         send(&rest, 3 * HELD, "x").await;
-        let gateway = cluster.gateways[0].addr("gateway");
+        let gateway = fleet.gateways[0].addr("gateway");
         let (stopped, killed) =
             tokio::task::spawn_blocking(move || (Client::start(gateway), Client::start(gateway)))
                 .await
@@ -180,14 +178,10 @@ fn resident(pid: u32) -> u64 {
 fn a_client_that_does_not_read_is_closed_with_a_reason_and_costs_little() {
     const SOCKETS: usize = 4;
     within(USUAL, async {
-        let dir = tempfile::tempdir().unwrap();
-        let cluster = Cluster::start(dir.path(), 1, &[]).unwrap();
-        let rest = cluster.rest(0).unwrap();
+        let fleet = Fleet::small(1, &[]).await;
+        let rest = fleet.rest(0);
         prepare(&rest).await;
-        let (gateway, pid) = (
-            cluster.gateways[0].addr("gateway"),
-            cluster.gateways[0].pid(),
-        );
+        let (gateway, pid) = (fleet.gateways[0].addr("gateway"), fleet.gateways[0].pid());
         // 6 MB a socket: more than its queue and the buffers of the kernel take
         let large = "x".repeat(60_000);
         for _ in 0..SOCKETS {
@@ -235,12 +229,8 @@ fn a_client_that_does_not_read_is_closed_with_a_reason_and_costs_little() {
 fn an_idle_socket_costs_at_most_16_kib() {
     const SOCKETS: usize = 1_000;
     within(USUAL, async {
-        let dir = tempfile::tempdir().unwrap();
-        let cluster = Cluster::start(dir.path(), 1, &[]).unwrap();
-        let (gateway, pid) = (
-            cluster.gateways[0].addr("gateway"),
-            cluster.gateways[0].pid(),
-        );
+        let fleet = Fleet::small(1, &[]).await;
+        let (gateway, pid) = (fleet.gateways[0].addr("gateway"), fleet.gateways[0].pid());
         // What is paid once is paid before the count begins.
         for _ in 0..50 {
             Socket::open(gateway).await.unwrap().0.close().await;

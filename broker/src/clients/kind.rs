@@ -3,6 +3,7 @@
 //! Whoever comes while the other kind is alive is refused, and a refused call keeps nobody alive. Check and entry are one
 //! step per group, so of two that come at the same moment one is refused.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -25,7 +26,8 @@ const WAITING: &str = "waiting receive";
 /// Who is in which group as a lease member, and for how long each kind counts as alive.
 #[derive(Debug)]
 pub(crate) struct Kinds {
-    gates: Vec<Mutex<()>>,
+    gates: [Mutex<()>; GATES],
+    hasher: RandomState,
     leases: Activity,
     lease_silence: Duration,
     native_silence: Duration,
@@ -35,7 +37,8 @@ impl Kinds {
     /// Nobody is there.
     pub(crate) fn new(config: &MembersConfig) -> Self {
         Self {
-            gates: (0..GATES).map(|_| Mutex::default()).collect(),
+            gates: [const { Mutex::new(()) }; GATES],
+            hasher: RandomState::new(),
             leases: Activity::default(),
             lease_silence: config.lease_silence.duration(),
             native_silence: config.native_silence.duration(),
@@ -48,11 +51,9 @@ impl Kinds {
     }
 
     fn gate(&self, group: &str) -> &Mutex<()> {
-        let hash = group.bytes().fold(0usize, |hash, byte| {
-            hash.wrapping_mul(31) + usize::from(byte)
-        });
-        // There is at least one, and the index is below their number.
-        self.gates.get(hash % GATES).unwrap_or(&self.gates[0])
+        #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
+        let hash = self.hasher.hash_one(group) as usize;
+        &self.gates[hash % GATES]
     }
 }
 

@@ -132,6 +132,12 @@ impl Cluster {
         cluster
     }
 
+    /// PUT of what is not there yet.
+    pub(crate) async fn make(&self, path: &str, body: &str) {
+        let made = self.ns("PUT", path, body).await;
+        assert_eq!(made.status, 201, "{path}: {}", made.text());
+    }
+
     /// Starts broker number `i` again on its data, at the end of the list.
     pub(crate) async fn start_broker(&mut self, i: usize, change: impl Fn(&mut broker::Config)) {
         let mut config = broker_config(&self._dir, i, self.namesrv.as_ref().unwrap());

@@ -323,9 +323,6 @@ async fn leases_take_over_at_the_committed_offset_with_the_retries_that_wait() {
         assert_eq!(retry.reconsume_times, 1);
     }
     // A kill in between neither loses nor doubles what was carried over: it is held, and held once.
-    // (A pop does not wait for the disk; what is sent after it does.)
-    bench.put_topic("other", 1).await;
-    bench.send("other", 0, "flushed", "a").await;
     let killed = bench.after_a_kill().await;
     let again = killed.pop("g", "T", 8, 30_000).await;
     assert!(again.is_empty(), "{again:#?} though {got:#?}");

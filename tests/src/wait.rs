@@ -10,6 +10,9 @@ pub const USUAL: Duration = Duration::from_secs(60);
 /// The limit of a test that has to wait something out or moves many messages.
 pub const SLOW: Duration = Duration::from_secs(300);
 
+/// What a busy machine may add to a time that the product promises.
+pub const BUSY: Duration = Duration::from_secs(2);
+
 /// Runs a test body on a runtime of its own and fails it when it takes longer than `limit`.
 ///
 /// # Panics

@@ -82,15 +82,20 @@ fn a_thousand_clients_that_do_not_read_their_pulls_leave_the_memory_of_a_broker_
             }
             clients.push(client);
         }
+        for client in &clients {
+            let mut first = [0];
+            let begun = tokio::time::timeout(Duration::from_secs(20), client.peek(&mut first));
+            assert_eq!(begun.await.unwrap().unwrap(), 1, "every client is answered");
+        }
         // What they were answered stays unread; another client is served meanwhile.
         for n in 0..50 {
             let began = Instant::now();
             native.send("other", 0, b"hello", &[]).await.unwrap();
-            assert!(began.elapsed() < Duration::from_secs(2), "send {n}");
+            assert!(began.elapsed() < Duration::from_secs(10), "send {n}");
         }
         let grown = anonymous(up.pid()).unwrap().saturating_sub(before);
         assert!(grown < 128 * MIB, "{} MiB for {SLOW} clients", grown / MIB);
-        assert_eq!(clients.len(), SLOW);
+        drop(clients);
     });
 }
 
@@ -143,7 +148,7 @@ fn a_thousand_receives_whose_answers_are_not_read_keep_to_the_budget_of_a_gatewa
             .await
             .expect(200);
         assert_eq!(got.messages().len(), 1);
-        assert_eq!(clients.len(), SLOW);
+        drop(clients);
     });
 }
 
@@ -202,9 +207,9 @@ fn connections_that_drip_or_stop_in_a_frame_are_ended_and_hold_up_nobody() {
         while let Some(ended) = dripping.join_next().await {
             let (n, took, answer) = ended.unwrap();
             let (limit, expected) = if n % 2 == 0 {
-                (40, "")
+                (60, "")
             } else {
-                (15, "HTTP/1.1 408")
+                (30, "HTTP/1.1 408")
             };
             assert!(
                 took < Duration::from_secs(limit),

@@ -7,7 +7,7 @@ use gantry_tests::fleet::{Fleet, Metadata, Shape, write_master_key};
 use gantry_tests::http::{Rest, text};
 use gantry_tests::postgres::Postgres;
 use gantry_tests::process::Gantry;
-use gantry_tests::wait::{USUAL, within};
+use gantry_tests::wait::{USUAL, eventually, within};
 use hyper::Method;
 use serde_json::{Value, json};
 
@@ -221,11 +221,16 @@ fn a_metadata_store_that_is_away_stops_no_request() {
         one_round("before").await;
         server.stop().unwrap();
         one_round("just gone").await;
-        // longer than the gateway takes to look at its store
-        tokio::time::sleep(Duration::from_secs(6)).await;
+        eventually(
+            Duration::from_secs(30),
+            "the gateway misses its store",
+            || async {
+                let logged = fleet.gateways[0].logged();
+                logged.contains("cannot be read").then_some(())
+            },
+        )
+        .await;
         one_round("long gone").await;
-        let logged = fleet.gateways[0].logged();
-        assert!(logged.contains("cannot be read"), "{logged}");
 
         let mut short = on_postgres.to_vec();
         short.extend(["--database-wait", "500ms"]);
@@ -242,7 +247,9 @@ fn a_metadata_store_that_is_away_stops_no_request() {
         std::thread::scope(|scope| {
             let fleet = &fleet;
             let waiting = scope.spawn(move || fleet.gateway("gateway-2", &on_postgres));
+            // time to miss it
             std::thread::sleep(Duration::from_secs(1));
+            assert!(!waiting.is_finished(), "it waits");
             server.start_again().unwrap();
             waiting.join().unwrap().unwrap();
         });

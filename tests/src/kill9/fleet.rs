@@ -1,7 +1,6 @@
 //! The campaign on several of everything: name servers, brokers and gateways are killed in turn at random moments, each
 //! started again where it was. When a gateway is killed, what it has just given is acked on another one.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -126,19 +125,18 @@ pub async fn run(plan: &FleetPlan) -> Result<FleetReport> {
     Ok(FleetReport {
         report,
         handed_over,
-        log_files: log_files(fleet.dir()),
+        log_files: log_files(&fleet)?,
     })
 }
 
-/// How many log files the brokers of a fleet's directory have begun.
-fn log_files(fleet: &Path) -> usize {
-    let brokers = (0..2).map(|n| fleet.join(broker_name(n)));
-    let folders =
-        brokers.flat_map(|at| ["data/commitlog", "data/store/commitlog"].map(|f| at.join(f)));
-    folders
-        .filter_map(|folder| std::fs::read_dir(folder).ok())
-        .map(Iterator::count)
-        .sum()
+/// How many log files the brokers of a fleet hold.
+fn log_files(fleet: &Fleet) -> Result<usize> {
+    let mut files = 0;
+    for number in 0..fleet.brokers.len() {
+        let broker = fleet.dir().join(broker_name(number));
+        files += std::fs::read_dir(broker.join("data/commitlog"))?.count();
+    }
+    Ok(files)
 }
 
 fn doors(fleet: &Fleet) -> Doors {

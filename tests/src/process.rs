@@ -14,6 +14,8 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::Instant;
 
+use crate::ports;
+
 const START_LIMIT: Duration = Duration::from_secs(20);
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 
@@ -30,10 +32,10 @@ pub struct Gantry {
 }
 
 impl Gantry {
-    /// Starts `gantry COMMAND ARGS…` with `dir` as working directory and waits until it is ready. Arguments should name
-    /// port 0; where they landed is in [`Gantry::addr`].
+    /// Starts `gantry COMMAND ARGS…` with `dir` as working directory and waits until it is ready. For an argument
+    /// `127.0.0.1:0` it gets a free port, which it keeps over later starts; where it listens is in [`Gantry::addr`].
     pub fn start(command: &str, args: &[&str], dir: &Path) -> Result<Gantry> {
-        let mut args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let mut args: Vec<String> = args.iter().map(|arg| given(arg)).collect();
         if command != "up" {
             // else it listens one port further, where another test may already do
             args.extend(["--admin-listen", "off"].map(str::to_owned));
@@ -86,7 +88,7 @@ impl Gantry {
         self.child.id()
     }
 
-    /// All lines it has printed on stdout since the last start.
+    /// All lines it has printed on stdout since the last start; they may come a little after it is ready.
     pub fn printed(&self) -> Vec<String> {
         self.printed.lock().clone()
     }
@@ -153,16 +155,7 @@ impl Gantry {
         if self.alive() {
             bail!("{} still runs", self.command);
         }
-        for (flag, role) in [
-            ("--http", "gateway"),
-            ("--namesrv-listen", "namesrv"),
-            ("--broker-listen", "broker"),
-        ] {
-            self.pin(flag, role);
-        }
-        let own = self.command.clone();
-        self.pin("--listen", &own);
-        self.args.extend(more.iter().map(|arg| (*arg).to_owned()));
+        self.args.extend(more.iter().map(|arg| given(arg)));
         self.starts += 1;
         self.printed = Arc::new(Mutex::new(Vec::new()));
         self.child = spawn(
@@ -173,15 +166,6 @@ impl Gantry {
             &self.printed,
         )?;
         self.wait_ready()
-    }
-
-    fn pin(&mut self, flag: &str, role: &str) {
-        let at = self.args.iter().position(|arg| arg == flag);
-        if let (Some(at), Some(addr)) = (at, self.addrs.get(role))
-            && let Some(value) = self.args.get_mut(at + 1)
-        {
-            *value = addr.to_string();
-        }
     }
 
     fn wait_ready(&mut self) -> Result<()> {
@@ -249,6 +233,14 @@ pub fn binary() -> Result<PathBuf> {
         );
     }
     Ok(path)
+}
+
+fn given(arg: &str) -> String {
+    if arg == "127.0.0.1:0" {
+        ports::free()
+    } else {
+        arg.to_owned()
+    }
 }
 
 fn spawn(

@@ -141,13 +141,12 @@ fn the_root_page_shows_the_lines() {
         let dir = tempfile::tempdir().unwrap();
         let gantry = Gantry::up(dir.path(), &[]).unwrap();
         let http = gantry.addr("gateway");
-        let printed = gantry.printed();
-        assert!(
-            printed
-                .iter()
-                .any(|line| line.contains(&format!("http://{http}"))),
-            "no URL in {printed:#?}"
-        );
+        let url = format!("http://{http}");
+        eventually(Duration::from_secs(5), "the URL on stdout", async || {
+            let printed = gantry.printed();
+            printed.iter().any(|line| line.contains(&url)).then_some(())
+        })
+        .await;
         let page = Rest::new(http).get("/").await.expect(200);
         assert!(
             page.header("content-type")

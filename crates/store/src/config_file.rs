@@ -19,13 +19,11 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// [`StoreError::Io`] when a file is there and cannot be read.
 pub fn read(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
-    match read_whole(disk, path)? {
-        Some(content) if !content.is_empty() => {
-            sync_dir(disk, path.parent().unwrap_or(Path::new(".")))?;
-            Ok(Some(content))
-        }
-        _ => read_backup(disk, path),
-    }
+    let Some(content) = read_own(disk, path)? else {
+        return read_backup(disk, path);
+    };
+    sync_dir(disk, path.parent().unwrap_or(Path::new(".")))?;
+    Ok(Some(content))
 }
 
 /// The content of the `.bak` of `path`, `None` when it is missing or empty.
@@ -33,7 +31,7 @@ pub fn read(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, StoreError>
 /// # Errors
 /// [`StoreError::Io`] when it is there and cannot be read.
 pub fn read_backup(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
-    Ok(read_whole(disk, &with_suffix(path, ".bak"))?.filter(|content| !content.is_empty()))
+    read_own(disk, &with_suffix(path, ".bak"))
 }
 
 /// The content of `path` itself, `None` when it is missing or empty.
@@ -66,7 +64,7 @@ pub fn write(disk: &dyn Disk, path: &Path, content: &[u8]) -> Result<(), StoreEr
     make_dirs(disk, dir)?;
     let new = with_suffix(path, ".new");
     write_new(disk, &new, content)?;
-    let old_is_whole = read_whole(disk, path)?.is_some_and(|old| !old.is_empty());
+    let old_is_whole = read_own(disk, path)?.is_some();
     let rename = |from: &Path, to: &Path| {
         disk.rename(from, to)
             .map_err(|e| StoreError::io("rename", from, e))

@@ -79,6 +79,16 @@ impl StoreError {
         }
     }
 
+    /// A sync that failed is never `Full`, whatever the reason: what it was to make durable may be
+    /// lost, so that trying again proves nothing.
+    pub(crate) fn sync(operation: &'static str, path: &Path, source: io::Error) -> Self {
+        StoreError::Io {
+            operation,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
     pub(crate) fn invalid(what: impl Into<String>) -> Self {
         StoreError::Invalid { what: what.into() }
     }

@@ -208,5 +208,5 @@ pub(crate) fn make_dirs(disk: &dyn Disk, dir: &Path) -> Result<(), StoreError> {
 
 pub(crate) fn sync_dir(disk: &dyn Disk, dir: &Path) -> Result<(), StoreError> {
     disk.sync_dir(dir)
-        .map_err(|e| StoreError::io("sync directory", dir, e))
+        .map_err(|e| StoreError::sync("sync directory", dir, e))
 }

@@ -4,6 +4,7 @@
 use crate::StoreError;
 use crate::checkpoint::{self, Checkpoint};
 use crate::layout::sync_dir;
+use crate::queue_ends;
 use crate::shared::Shared;
 use clock::Monotonic;
 use std::sync::atomic::Ordering;
@@ -62,6 +63,7 @@ impl Maintainer {
         // Units of everything dispatched by now are written out before the queues are synced.
         let queues = marks.dispatched().min(flushed);
         shared.removed.save_if_due(&*shared.disk)?;
+        queue_ends::write_if_due(shared)?;
         let time = shared.clock.monotonic();
         let behind = queues.saturating_sub(self.point.queues);
         let passed = time - self.last_queue_sync;

@@ -161,6 +161,7 @@ pub(crate) fn open(
         dispatch_gate: Gate::default(),
         maintain_gate: Gate::default(),
         flush_interval_ms: AtomicU64::new(flush_interval_ms),
+        ends_due: AtomicBool::new(false),
         queues_full: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
         retiring: AtomicBool::new(false),

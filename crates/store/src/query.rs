@@ -1,7 +1,7 @@
 //! Reads queues: entries by position, positions by time.
 
 use crate::commit_log::Next;
-use crate::consume_queue::{ConsumeQueue, Unit};
+use crate::consume_queue::{ConsumeQueue, Placed, Unit};
 use crate::record::unit_of;
 use crate::shared::Shared;
 use crate::store::QueueRange;
@@ -12,6 +12,8 @@ use wire::message::record::RecordView;
 
 /// Log bytes that are searched for the record of a damaged queue entry at most.
 const REPAIR_SCAN_BYTES: u64 = 256 << 20;
+/// Damaged queue entries that one search by time repairs at most; it passes over more.
+const SEARCH_REPAIRS: usize = 8;
 /// Entries looked at together when the one in the middle of a search cannot be read.
 const NEIGHBOURS: usize = 64;
 
@@ -54,25 +56,32 @@ impl Store {
         let Some(queue) = self.shared.queues.get(topic, queue_id) else {
             return Ok(Vec::new());
         };
+        let mut repairs = usize::MAX;
+        self.entries_of(&queue, from, max, &mut repairs)
+    }
+
+    /// As [`Store::entries`]; at most `repairs` entries are looked for in the log, less what earlier
+    /// calls have used up, and others are left out.
+    fn entries_of(
+        &self,
+        queue: &ConsumeQueue,
+        from: QueueOffset,
+        max: usize,
+        repairs: &mut usize,
+    ) -> Result<Vec<QueueEntry>, StoreError> {
         let files = self.shared.queues.files();
-        let mut entries = Vec::new();
-        let mut at = from.get();
-        while entries.len() < max {
-            let (units, from_disk) = queue.read(files, at, max - entries.len())?;
-            let Some((last, _)) = units.last() else {
-                break;
-            };
-            at = last + 1;
-            for (position, unit) in units {
-                let unit = if from_disk {
-                    self.fitting(&queue, position, unit)?
+        gather(
+            from,
+            max,
+            |at, max| queue.read(files, at, max),
+            |position, unit, from_disk| {
+                if from_disk {
+                    self.fitting(queue, position, unit, repairs)
                 } else {
-                    unit.filter(|unit| !unit.is_hole())
-                };
-                entries.extend(unit.map(|unit| unit.entry(position)));
-            }
-        }
-        Ok(entries)
+                    Ok(unit.filter(|unit| !unit.is_hole()))
+                }
+            },
+        )
     }
 
     /// The unit of a position if it points at its record, else the one the log says.
@@ -81,12 +90,9 @@ impl Store {
         queue: &ConsumeQueue,
         position: u64,
         unit: Option<Unit>,
+        repairs: &mut usize,
     ) -> Result<Option<Unit>, StoreError> {
         let log = &self.shared.log;
-        if position < queue.range().0 {
-            // Retired while this was read.
-            return Ok(None);
-        }
         if let Some(unit) = unit {
             if unit.is_hole() {
                 return Ok(None);
@@ -98,6 +104,11 @@ impl Store {
                 return Ok(Some(unit));
             }
         }
+        // One that was retired while this was read is not looked for.
+        if *repairs == 0 || position < queue.range().0 {
+            return Ok(None);
+        }
+        *repairs -= 1;
         let found = self.find(queue, position)?;
         if let Some(found) = found {
             queue.repair(self.shared.queues.files(), position, found)?;
@@ -158,7 +169,11 @@ impl Store {
         ts_ms: i64,
         bound: Boundary,
     ) -> QueueOffset {
-        let range = self.queue(topic, queue_id);
+        let Some(queue) = self.shared.queues.get(topic, queue_id) else {
+            return QueueOffset::ZERO;
+        };
+        let (min, max) = queue.range();
+        let mut repairs = SEARCH_REPAIRS;
         let is_later = |time: i64| match bound {
             Boundary::Lower => time >= ts_ms,
             Boundary::Upper => time > ts_ms,
@@ -166,11 +181,11 @@ impl Store {
         // Times do not go back in a queue. Of the positions that can be read, all before `low` are
         // not later and `last_before` is the last of them; all from `high` on are later and
         // `first_later` is the first of them.
-        let (mut low, mut high) = (range.min, range.max);
-        let (mut last_before, mut first_later) = (range.min, range.max);
+        let (mut low, mut high) = (QueueOffset::new(min), QueueOffset::new(max));
+        let (mut last_before, mut first_later) = (low, high);
         while low < high {
             let middle = low.plus(high.since(low) / 2);
-            match self.readable(topic, queue_id, middle, high) {
+            match self.readable(&queue, middle, high, &mut repairs) {
                 Some((at, time)) if !is_later(time) => {
                     last_before = at;
                     low = at.plus(1);
@@ -191,16 +206,16 @@ impl Store {
     /// The first position of `[from, to)` whose message can be read, and its store time.
     fn readable(
         &self,
-        topic: &str,
-        queue_id: i32,
+        queue: &ConsumeQueue,
         from: QueueOffset,
         to: QueueOffset,
+        repairs: &mut usize,
     ) -> Option<(QueueOffset, i64)> {
         let mut at = from;
         // Nearly always it is the first; beyond, positions are gone in long runs.
         let mut count = 1;
         while at < to {
-            let entries = self.entries(topic, queue_id, at, count).ok()?;
+            let entries = self.entries_of(queue, at, count, repairs).ok()?;
             at = entries.last()?.queue_offset.plus(1);
             count = NEIGHBOURS;
             for entry in entries.iter().filter(|entry| entry.queue_offset < to) {
@@ -215,7 +230,32 @@ impl Store {
     }
 }
 
-fn is_of(view: &RecordView<'_>, queue: &ConsumeQueue, position: u64) -> bool {
+/// Entries from `from` on, at most `max`: `read` gives stretches of units and whether they come from
+/// files, `judge` says which unit counts at a position.
+pub(crate) fn gather(
+    from: QueueOffset,
+    max: usize,
+    read: impl Fn(u64, usize) -> Result<(Vec<Placed>, bool), StoreError>,
+    mut judge: impl FnMut(u64, Option<Unit>, bool) -> Result<Option<Unit>, StoreError>,
+) -> Result<Vec<QueueEntry>, StoreError> {
+    let mut entries = Vec::new();
+    let mut at = from.get();
+    while entries.len() < max {
+        let (units, from_disk) = read(at, max - entries.len())?;
+        let Some((last, _)) = units.last() else {
+            break;
+        };
+        at = last + 1;
+        for (position, unit) in units {
+            let unit = judge(position, unit, from_disk)?;
+            entries.extend(unit.map(|unit| unit.entry(position)));
+        }
+    }
+    Ok(entries)
+}
+
+/// True when a record says that it is the one of a position of a queue.
+pub(crate) fn is_of(view: &RecordView<'_>, queue: &ConsumeQueue, position: u64) -> bool {
     view.queue_id == queue.id()
         && u64::try_from(view.queue_offset) == Ok(position)
         && view.topic == queue.topic()

@@ -11,26 +11,40 @@ use crate::consume_queue::QueueTable;
 use crate::disk::Disk;
 use crate::layout::Layout;
 use crate::removed::Removed;
+use crate::shared::Shared;
 use crate::{StoreError, config_file};
+use std::sync::atomic::Ordering;
 
 /// Name of the file.
 const FILE: &str = "queue-ends";
 
-/// Writes the ends of all queues that show no message, durably.
-pub(crate) fn write(
-    disk: &dyn Disk,
-    layout: &Layout,
-    table: &QueueTable,
-) -> Result<(), StoreError> {
+/// Writes the ends of all queues that show no message, durably; at the next round of the maintainer
+/// if there is no space now. For holders of the maintainer lock.
+///
+/// # Errors
+/// [`StoreError::Io`]: the store is poisoned.
+pub(crate) fn write(shared: &Shared) -> Result<(), StoreError> {
     let mut lines = Vec::new();
-    for queue in table.all() {
+    for queue in shared.queues.all() {
         let (first, end) = queue.range();
         if end > 0 && first == end && !queue.is_removed() {
             lines.push(format!("{end} {} {}\n", queue.id(), queue.topic()));
         }
     }
     lines.sort();
-    put(disk, layout, &lines.concat())
+    let written = shared.survive(put(&*shared.disk, &shared.layout, &lines.concat()));
+    let is_full = matches!(written, Err(StoreError::Full));
+    shared.ends_due.store(is_full, Ordering::Release);
+    if is_full { Ok(()) } else { written }
+}
+
+/// Writes again what there was no space for.
+pub(crate) fn write_if_due(shared: &Shared) -> Result<(), StoreError> {
+    if shared.ends_due.load(Ordering::Acquire) {
+        write(shared)
+    } else {
+        Ok(())
+    }
 }
 
 fn put(disk: &dyn Disk, layout: &Layout, body: &str) -> Result<(), StoreError> {
@@ -43,20 +57,6 @@ fn put(disk: &dyn Disk, layout: &Layout, body: &str) -> Result<(), StoreError> {
     config_file::write(disk, &path, text.as_bytes())
 }
 
-/// Forgets a topic that was removed: should it come again, its queues begin at 0.
-pub(crate) fn forget(disk: &dyn Disk, layout: &Layout, topic: &str) -> Result<(), StoreError> {
-    let lines = read(disk, layout)?;
-    let kept: Vec<String> = lines
-        .iter()
-        .filter(|(_, _, of)| of != topic)
-        .map(|(end, id, of)| format!("{end} {id} {of}\n"))
-        .collect();
-    if kept.len() == lines.len() {
-        return Ok(());
-    }
-    put(disk, layout, &kept.concat())
-}
-
 /// Moves queues that are shorter than the file says to where they went on.
 pub(crate) fn restore(
     disk: &dyn Disk,
@@ -64,14 +64,13 @@ pub(crate) fn restore(
     table: &QueueTable,
     removed: &Removed,
 ) -> Result<(), StoreError> {
-    let per_file = table.files().units_per_file().max(1);
     for (end, id, topic) in read(disk, layout)? {
         if removed.before(&topic).is_some() {
             continue;
         }
         let queue = table.get_or_make(&topic, id);
         if queue.range().1 < end {
-            queue.start_at(end, end, end / per_file);
+            queue.start_at(end, end);
             queue.set_next(end);
         }
     }

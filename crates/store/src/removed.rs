@@ -6,9 +6,9 @@
 use crate::disk::Disk;
 use crate::{StoreError, config_file};
 use parking_lot::RwLock;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Removed topics.
 #[derive(Debug)]
@@ -16,13 +16,37 @@ pub(crate) struct Removed {
     path: PathBuf,
     /// Records of the topic before this log position are gone.
     before: RwLock<HashMap<String, u64>>,
-    /// Topics whose removal is under way.
-    closing: RwLock<HashSet<String>>,
-    /// How many removals are under way: appends look here first.
+    /// Topics whose removal is under way, and how many times.
+    closing: RwLock<HashMap<String, usize>>,
+    /// How many topics that are: appends look here first.
     closings: AtomicUsize,
+    /// How many removals have begun since the store was opened.
+    begun: AtomicU64,
     any: AtomicBool,
     /// Something was noted and not saved: the queues on disk must not be called complete.
     unsaved: AtomicBool,
+}
+
+/// A removal that is under way.
+#[derive(Debug)]
+pub(crate) struct Closing<'a> {
+    removed: &'a Removed,
+    topic: &'a str,
+}
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        let mut closing = self.removed.closing.write();
+        if let Some(count) = closing.get_mut(self.topic) {
+            *count -= 1;
+            if *count == 0 {
+                closing.remove(self.topic);
+            }
+        }
+        self.removed
+            .closings
+            .store(closing.len(), Ordering::Release);
+    }
 }
 
 impl Removed {
@@ -43,6 +67,7 @@ impl Removed {
             before: RwLock::new(before),
             closing: RwLock::default(),
             closings: AtomicUsize::new(0),
+            begun: AtomicU64::new(0),
         })
     }
 
@@ -62,17 +87,25 @@ impl Removed {
     }
 
     pub(crate) fn is_closing(&self, topic: &str) -> bool {
-        self.closings.load(Ordering::Acquire) > 0 && self.closing.read().contains(topic)
+        self.closings.load(Ordering::Acquire) > 0 && self.closing.read().contains_key(topic)
     }
 
-    pub(crate) fn begin(&self, topic: &str) {
-        self.closing.write().insert(topic.to_owned());
-        self.closings.fetch_add(1, Ordering::AcqRel);
+    /// Unchanged between two calls: no removal has begun between them. One that began before the
+    /// first is still under way then, or over.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Acquire)
     }
 
-    pub(crate) fn end(&self, topic: &str) {
-        self.closing.write().remove(topic);
-        self.closings.fetch_sub(1, Ordering::AcqRel);
+    /// The removal of `topic` is under way until what is returned is dropped.
+    pub(crate) fn begin<'a>(&'a self, topic: &'a str) -> Closing<'a> {
+        let mut closing = self.closing.write();
+        *closing.entry(topic.to_owned()).or_default() += 1;
+        self.closings.store(closing.len(), Ordering::Release);
+        self.begun.fetch_add(1, Ordering::Release);
+        Closing {
+            removed: self,
+            topic,
+        }
     }
 
     /// Lowers positions beyond `end`, where the log was cut: new records must not be hidden.

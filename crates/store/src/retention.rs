@@ -17,6 +17,7 @@ use crate::consume_queue::ConsumeQueue;
 use crate::disk::DiskUsage;
 use crate::layout::sync_dir;
 use crate::mapped_file::MappedFile;
+use crate::query::{gather, is_of};
 use crate::queue_ends;
 use crate::shared::Shared;
 use crate::{PhysicalOffset, QueueEntry, QueueOffset, Store, StoreError};
@@ -49,14 +50,13 @@ pub struct Cleaned {
 }
 
 /// Log files that are about to be deleted: nobody but the holder sees their messages in the queues.
-/// Dropped without [`Retiring::remove`], it shows them again.
+/// Dropped without [`Retiring::remove`], it shows them again; after it, those that are still there.
 #[derive(Debug)]
 pub struct Retiring {
     store: Store,
     before: u64,
     /// Queues that lose positions, and the first one they keep.
     queues: Vec<(Arc<ConsumeQueue>, u64)>,
-    removed: bool,
 }
 
 impl Store {
@@ -64,18 +64,12 @@ impl Store {
     #[must_use]
     pub fn segments(&self) -> Vec<Segment> {
         let files = self.shared.log.files().snapshot();
-        let full = files.len().saturating_sub(1);
         let of = |(file, next): (&Arc<MappedFile>, &Arc<MappedFile>)| Segment {
             from: PhysicalOffset::new(file.base()),
             to: PhysicalOffset::new(file.end()),
             newest_ms: newest_ms(&self.shared, file, next),
         };
-        files
-            .iter()
-            .zip(files.iter().skip(1))
-            .take(full)
-            .map(of)
-            .collect()
+        files.iter().zip(files.iter().skip(1)).map(of).collect()
     }
 
     /// Where the first log file ends that holds a record stored at `before_ms` or later, or that is
@@ -95,13 +89,20 @@ impl Store {
     /// since: the last file is never deleted, and an idle log would keep it for ever. True if it did.
     ///
     /// # Errors
-    /// [`StoreError::Full`], [`StoreError::Closed`], [`StoreError::Io`].
+    /// [`StoreError::Full`], [`StoreError::Closed`], [`StoreError::Io`], [`StoreError::Poisoned`].
     pub fn roll_if_older(&self, before_ms: i64) -> Result<bool, StoreError> {
         let shared = &*self.shared;
-        let rolled =
-            shared
-                .log
-                .roll_if_older(before_ms, shared.options.age_by_file_time, &*shared.clock)?;
+        let (log, clock) = (&shared.log, &*shared.clock);
+        let by_file_time = shared.options.age_by_file_time;
+        if !log.is_older(before_ms, by_file_time, clock)? {
+            return Ok(false);
+        }
+        // Allocates and syncs, so it is done before the put lock is taken again.
+        let maintainer = shared.maintainer.lock();
+        shared.usable()?;
+        self.step_prepare()?;
+        drop(maintainer);
+        let rolled = log.roll_if_older(before_ms, by_file_time, clock)?;
         if rolled {
             shared.dispatch_gate.wake();
             shared.waiters.gate().wake();
@@ -114,12 +115,9 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Busy`] while another retirement is under way, [`StoreError::Io`],
-    /// [`StoreError::Poisoned`].
+    /// [`StoreError::Poisoned`], [`StoreError::Closed`].
     pub fn retire(&self, before: PhysicalOffset) -> Result<Option<Retiring>, StoreError> {
         let shared = &*self.shared;
-        if let Some(error) = shared.poisoned() {
-            return Err(error);
-        }
         let border = border(shared, before.get());
         if border <= shared.log.files().min() {
             return Ok(None);
@@ -131,9 +129,8 @@ impl Store {
             store: self.clone(),
             before: border,
             queues: Vec::new(),
-            removed: false,
         };
-        if !is_durable(shared, border) {
+        if !is_durable(shared, border)? {
             return Ok(None);
         }
         for queue in shared.queues.all() {
@@ -194,21 +191,13 @@ impl Store {
         let Some(queue) = self.shared.queues.get(topic, queue_id) else {
             return Ok(Vec::new());
         };
-        let mut entries = Vec::new();
-        let mut at = from.get();
-        while entries.len() < max {
-            let left = max - entries.len();
-            let (units, _) = queue.read_all(self.shared.queues.files(), at, left)?;
-            let Some((last, _)) = units.last() else {
-                break;
-            };
-            at = last + 1;
-            let whole = units
-                .into_iter()
-                .filter_map(|(position, unit)| Some((position, unit.filter(|u| !u.is_hole())?)));
-            entries.extend(whole.map(|(position, unit)| unit.entry(position)));
-        }
-        Ok(entries)
+        let files = self.shared.queues.files();
+        gather(
+            from,
+            max,
+            |at, max| queue.read_all(files, at, max),
+            |_, unit, _| Ok(unit.filter(|unit| !unit.is_hole())),
+        )
     }
 
     /// First position of a queue whose record is in the log, hidden or not.
@@ -244,35 +233,54 @@ impl Retiring {
         PhysicalOffset::new(self.before)
     }
 
-    /// Deletes the files. Records that are being read stay valid for who holds them.
+    /// Deletes the files. Records that are being read stay valid for who holds them. On a disk so
+    /// full that the ends of queues cannot be written down before, they are after it.
     ///
     /// # Errors
-    /// [`StoreError::Io`]: some may be deleted, the rest at the next time.
-    pub fn remove(mut self) -> Result<Cleaned, StoreError> {
-        let store = self.store.clone();
-        let shared = &*store.shared;
+    /// [`StoreError::Io`]: some may be deleted, the rest at the next time; the store is poisoned if
+    /// a sync failed. [`StoreError::Poisoned`]. [`StoreError::Closed`].
+    pub fn remove(self) -> Result<Cleaned, StoreError> {
+        let shared = &*self.store.shared;
+        let files = shared.queues.files();
         let mut cleaned = Cleaned::default();
-        let maintainer = shared.maintainer.lock();
-        queue_ends::write(&*shared.disk, &shared.layout, &shared.queues)?;
-        remove_log_files(shared, self.before, &mut cleaned)?;
-        cleaned.min_physical = PhysicalOffset::new(shared.log.files().min());
-        self.removed = true;
-        for (queue, first) in &self.queues {
+        let _maintainer = shared.maintainer.lock();
+        shared.usable()?;
+        // Not for want of space: the queues that are emptied are durable in their own files, and
+        // without any deletion there would never be space.
+        queue_ends::write(shared)?;
+        let removed = remove_log_files(shared, self.before, &mut cleaned);
+        let min = shared.log.files().min();
+        cleaned.min_physical = PhysicalOffset::new(min);
+        self.drop_positions(min);
+        removed?;
+        queue_ends::write_if_due(shared)?;
+        for (queue, _) in &self.queues {
             if !queue.is_removed() {
-                queue.drop_before(shared.queues.files(), *first)?;
+                queue.remove_old_files(files)?;
             }
         }
-        shared.queues.files().sync_dirs()?;
-        drop(maintainer);
+        shared.survive(files.sync_dirs())?;
         Ok(cleaned)
+    }
+
+    /// Takes the positions whose records are before `min`, where the log begins now, from the
+    /// queues. That is short of `before` where a removal was cut short.
+    fn drop_positions(&self, min: u64) {
+        for (queue, first) in &self.queues {
+            let kept = if min < self.before {
+                // A queue that cannot be read loses sight of some more until the next start.
+                first_from(&self.store.shared, queue, min).unwrap_or(*first)
+            } else {
+                *first
+            };
+            queue.drop_before(kept);
+        }
     }
 }
 
 impl Drop for Retiring {
     fn drop(&mut self) {
-        if !self.removed {
-            self.queues.iter().for_each(|(queue, _)| queue.show());
-        }
+        self.queues.iter().for_each(|(queue, _)| queue.show());
         self.store.shared.retiring.store(false, Ordering::Release);
     }
 }
@@ -303,22 +311,22 @@ fn border(shared: &Shared, before: u64) -> u64 {
 
 /// True when everything before `border` is durable in log and queues, so that a start needs none of
 /// it; makes it so if it can.
-fn is_durable(shared: &Shared, border: u64) -> bool {
+fn is_durable(shared: &Shared, border: u64) -> Result<bool, StoreError> {
     let mut maintainer = shared.maintainer.lock();
+    shared.usable()?;
     if maintainer.queues_durable() < border {
         maintainer.step(shared, true);
     }
     let marks = shared.log.marks();
-    maintainer.queues_durable() >= border && marks.flushed().min(marks.dispatched()) >= border
+    let durable = marks.flushed().min(marks.dispatched());
+    Ok(maintainer.queues_durable().min(durable) >= border)
 }
 
 fn first_from(shared: &Shared, queue: &ConsumeQueue, border: u64) -> Result<u64, StoreError> {
     queue.position_from(shared.queues.files(), border, |position, unit| {
-        let own = shared.log.view(unit.physical, |view| {
-            view.queue_id == queue.id()
-                && u64::try_from(view.queue_offset) == Ok(position)
-                && view.topic == queue.topic()
-        });
+        let own = shared
+            .log
+            .view(unit.physical, |view| is_of(view, queue, position));
         own == Some(true) || shared.log.damage_at(unit.physical).is_some()
     })
 }
@@ -326,6 +334,7 @@ fn first_from(shared: &Shared, queue: &ConsumeQueue, border: u64) -> Result<u64,
 /// One file at a time, each durably: two that are gone in the wrong order would tear the log.
 fn remove_log_files(shared: &Shared, before: u64, cleaned: &mut Cleaned) -> Result<(), StoreError> {
     loop {
+        shared.usable()?;
         let files = shared.log.files().snapshot();
         let Some(first) = files.first().filter(|file| file.end() <= before) else {
             return Ok(());
@@ -340,11 +349,8 @@ fn remove_log_files(shared: &Shared, before: u64, cleaned: &mut Cleaned) -> Resu
         if !shared.log.files().pop_front(first) {
             return Ok(());
         }
-        if let Err(error) = sync_dir(&*shared.disk, &shared.layout.commit_log()) {
-            // As any failed sync: which files are there now, nobody knows.
-            shared.poison(&error);
-            return Err(error);
-        }
+        // As any failed sync: which files are there now, nobody knows.
+        shared.survive(sync_dir(&*shared.disk, &shared.layout.commit_log()))?;
         cleaned.files += 1;
         cleaned.bytes += first.end() - first.base();
     }

@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) maintain_gate: Gate,
     /// Longest time between two syncs under [`crate::FlushPolicy::Async`], in ms.
     pub(crate) flush_interval_ms: AtomicU64,
+    /// The file of queue ends could not be written for want of space.
+    pub(crate) ends_due: AtomicBool,
     /// Queue files could not be written for want of space.
     pub(crate) queues_full: AtomicBool,
     pub(crate) stopping: AtomicBool,
@@ -63,6 +65,29 @@ impl Shared {
     pub(crate) fn poisoned(&self) -> Option<StoreError> {
         let reason = Arc::clone(self.failure.get()?);
         Some(StoreError::Poisoned { reason })
+    }
+
+    /// Passes `result` on; a failure other than for want of space poisons the store.
+    pub(crate) fn survive<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(error) = &result
+            && !matches!(error, StoreError::Full)
+        {
+            self.poison(error);
+        }
+        result
+    }
+
+    /// Asked under the maintainer lock by whoever changes files without being a worker: `close`
+    /// takes that lock between stopping and giving up the directory.
+    ///
+    /// # Errors
+    /// [`StoreError::Poisoned`], [`StoreError::Closed`].
+    pub(crate) fn usable(&self) -> Result<(), StoreError> {
+        match self.poisoned() {
+            Some(error) => Err(error),
+            None if self.is_stopping() => Err(StoreError::Closed),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -7,6 +7,7 @@ use crate::flush::{flush_step, when_flushed};
 use crate::maintain::BACKLOG_MAX;
 use crate::open::{self, RecoveryReport};
 use crate::options::{BLANK_BYTES, Workers};
+use crate::queue_ends;
 use crate::record::is_topic;
 use crate::shared::Shared;
 use crate::workers::Threads;
@@ -203,23 +204,24 @@ impl Store {
         check_size(records.len() as u64, room)?;
         let (topic, queue_id) = (first.fields.topic, first.fields.queue_id);
         let place = Place::of(first.fields.sys_flag);
-        loop {
-            if shared.removed.is_closing(topic) {
-                return Err(StoreError::Busy);
-            }
-            let queue = shared.queues.get_or_make(topic, queue_id);
-            let appended = shared
-                .log
-                .append(records, lens, &queue, place, &*shared.clock)?;
-            if let Some(appended) = appended {
-                let end = appended.physical + records.len() as u64;
-                self.wake_workers(appended.physical, end);
-                return Ok(appended);
-            }
-            if shared.removed.is_closing(topic) {
-                return Err(StoreError::Busy);
-            }
+        let removals = shared.removed.begun();
+        if shared.removed.is_closing(topic) {
+            return Err(StoreError::Busy);
         }
+        let queue = shared.queues.get_or_make(topic, queue_id);
+        // A removal that took its queues before this one was looked up is seen here, also when it is
+        // over; one that takes them from now on is seen under the put lock. So nothing lands in the
+        // topic that comes after.
+        if shared.removed.begun() != removals {
+            return Err(StoreError::Busy);
+        }
+        let appended = shared
+            .log
+            .append(records, lens, &queue, place, &*shared.clock)?;
+        let appended = appended.ok_or(StoreError::Busy)?;
+        let end = appended.physical + records.len() as u64;
+        self.wake_workers(appended.physical, end);
+        Ok(appended)
     }
 
     /// Wakes those who have to do with the bytes from `from` to `end`.
@@ -367,7 +369,8 @@ impl Store {
     }
 
     /// Flushes, writes the queues and the checkpoint, removes the mark of a running store and
-    /// unlocks the directory. Appends are refused from the start of it; a second call does nothing.
+    /// unlocks the directory. Appends are refused from the start of it, deletions under way stop; a
+    /// second call does nothing.
     ///
     /// # Errors
     /// [`StoreError::Poisoned`] or what failed; the next start then recovers as after a crash.
@@ -380,6 +383,8 @@ impl Store {
             return Ok(());
         }
         let closed = self.finish();
+        // Nobody else changes files once this is held: see `Shared::usable`.
+        let _maintainer = shared.maintainer.lock();
         *lock = None;
         closed
     }
@@ -431,6 +436,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Full`]: the topic is gone, and comes back if the process dies before there is
     /// space. [`StoreError::Io`]: the store is poisoned if the removal could not be recorded.
+    /// [`StoreError::Poisoned`], [`StoreError::Closed`]: nothing was removed.
     pub fn remove_topic(&self, topic: &str) -> Result<(), StoreError> {
         self.remove_topic_after(topic, || Ok(true))
     }
@@ -445,20 +451,17 @@ impl Store {
         topic: &str,
         first: impl FnOnce() -> Result<bool, E>,
     ) -> Result<(), E> {
-        self.shared.removed.begin(topic);
-        let removed = first().and_then(|goes_on| {
-            if goes_on {
-                self.remove_topic_closed(topic)?;
-            }
-            Ok(())
-        });
-        self.shared.removed.end(topic);
-        removed
+        let _closing = self.shared.removed.begin(topic);
+        if first()? {
+            self.remove_topic_closed(topic)?;
+        }
+        Ok(())
     }
 
     fn remove_topic_closed(&self, topic: &str) -> Result<(), StoreError> {
         let shared = &*self.shared;
-        let maintainer = shared.maintainer.lock();
+        let _maintainer = shared.maintainer.lock();
+        shared.usable()?;
         let dispatcher = shared.dispatcher.lock();
         let queues = shared.log.while_held(&*shared.clock, || {
             shared.removed.note(topic, shared.log.marks().appended());
@@ -467,19 +470,16 @@ impl Store {
             queues
         });
         drop(dispatcher);
-        if let Err(error) = shared.removed.save(&*shared.disk) {
-            // For want of space it is tried again; any other failure must not be survived.
-            if !matches!(error, StoreError::Full) {
-                shared.poison(&error);
-            }
-            return Err(error);
-        }
-        crate::queue_ends::forget(&*shared.disk, &shared.layout, topic)?;
-        for queue in &queues {
-            shared.queues.remove_files(queue)?;
-        }
-        drop(maintainer);
-        Ok(())
+        queues.iter().for_each(|queue| shared.queues.forget(queue));
+        // For want of space it is tried again; any other failure must not be survived.
+        shared.survive(shared.removed.save(&*shared.disk))?;
+        let files = shared.queues.files();
+        let removed = queues
+            .iter()
+            .try_for_each(|queue| files.remove_queue(queue.dir()));
+        // Should the topic come again, its queues begin at 0.
+        queue_ends::write(shared)?;
+        removed
     }
 
     /// All queues there are, sorted.

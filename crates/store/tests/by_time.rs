@@ -10,7 +10,7 @@ use clock::{Clock, ManualClock};
 use std::sync::Arc;
 use std::time::Duration;
 use store::disk::RealDisk;
-use store::disk::sim::Rng;
+use store::disk::sim::{Rng, SimDisk};
 use store::{Boundary, QueueOffset, Store, StoreOptions, Workers};
 use support::{draft, options};
 
@@ -171,4 +171,40 @@ fn a_search_by_time_goes_around_what_cannot_be_read() {
     assert_eq!(found, QueueOffset::new(250));
     let found = store.offset_by_time("t", 0, times[145], Boundary::Upper);
     assert_eq!(found, QueueOffset::new(139));
+}
+
+/// Each entry that has to be looked for in the log may cost a walk over much of it.
+#[test]
+fn a_search_over_a_damaged_queue_file_repairs_a_bounded_number_of_entries() {
+    let disk = SimDisk::new(1);
+    let clock = ManualClock::new(1_000_000);
+    let options = StoreOptions {
+        workers: Workers::Manual,
+        queue_file_units: 1000,
+        ..StoreOptions::new("/data")
+    };
+    let (store, _) = Store::open(options, Arc::new(disk.clone()), Arc::new(clock.clone())).unwrap();
+    for _ in 0..400 {
+        clock.advance(Duration::from_millis(10));
+        store.append(&draft("t", 0, b"x")).unwrap();
+    }
+    settle(&store);
+    let path = "/data/consumequeue/t/0/00000000000000000000".as_ref();
+    let right = store::config_file::read(&disk, path).unwrap().unwrap();
+    for unit in 100..300 {
+        assert!(disk.flip_bit(path, unit * 20 + 7, 0));
+    }
+    for bound in [Boundary::Lower, Boundary::Upper] {
+        assert!(store.offset_by_time("t", 0, 1_002_000, bound) < QueueOffset::new(400));
+    }
+    let now = store::config_file::read(&disk, path).unwrap().unwrap();
+    let wrong = right.iter().zip(&now).filter(|(a, b)| a != b).count();
+    assert!((200 - 16..200).contains(&wrong), "{wrong}");
+    // What a reader asks for is repaired all the same.
+    let entries = store.entries("t", 0, QueueOffset::ZERO, 400).unwrap();
+    assert_eq!(entries.len(), 400);
+    assert_eq!(
+        store::config_file::read(&disk, path).unwrap().unwrap(),
+        right
+    );
 }

@@ -203,3 +203,57 @@ fn bytes_that_wait_for_the_disk_are_bounded() {
     let outcome = store.append(&draft("t", 0, &body)).unwrap();
     assert_eq!(outcome.queue_offset.get(), stored);
 }
+
+/// A topic goes also where there is no space for more than its name, and makes space by that.
+#[test]
+fn a_topic_is_removed_on_a_full_disk() {
+    let disk = SimDisk::new(1);
+    let store = open(&disk, options());
+    store.append(&draft("old", 0, b"x")).unwrap();
+    settle(&store);
+    assert!(store.roll_if_older(i64::MAX).unwrap());
+    settle(&store);
+    // Now the file of queue ends names it.
+    assert_eq!(store.clean_expired(i64::MAX).unwrap().files, 1);
+    store.append(&draft("old", 1, b"x")).unwrap();
+    store.append(&draft("new", 0, b"x")).unwrap();
+    settle(&store);
+    store.step_maintain(true);
+    let files = |topic: &str| {
+        let dir = std::path::Path::new("/data/consumequeue").join(topic);
+        let paths = disk.files().into_iter().map(|(path, _)| path);
+        paths.filter(|path| path.starts_with(&dir)).count()
+    };
+    assert_eq!((files("old"), files("new")), (2, 1));
+    disk.set_capacity(disk.used() + 4096);
+    store.remove_topic("old").unwrap();
+    assert_eq!((files("old"), files("new")), (0, 1));
+    disk.set_capacity(1 << 30);
+    settle(&store);
+    store.close().unwrap();
+    drop(store);
+    let store = open(&disk, options());
+    assert_eq!(store.topics(), [("new".to_owned(), 0)]);
+}
+
+/// Appends to a topic are refused while any removal of it goes on, and taken again after the last, however it ended.
+#[test]
+fn removals_of_a_topic_nest_and_survive_a_panic() {
+    let disk = SimDisk::new(1);
+    let store = open(&disk, options());
+    let append = || store.append(&draft("t", 0, b"x"));
+    append().unwrap();
+    let outer = store.remove_topic_after("t", || {
+        store.remove_topic("t")?;
+        assert!(matches!(append(), Err(StoreError::Busy)));
+        store.append(&draft("other", 0, b"x"))?;
+        Ok::<_, StoreError>(true)
+    });
+    outer.unwrap();
+    assert_eq!(append().unwrap().queue_offset, QueueOffset::ZERO);
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        store.remove_topic_after("t", || -> Result<bool, StoreError> { panic!("planted") })
+    }));
+    assert!(caught.is_err());
+    assert_eq!(append().unwrap().queue_offset, QueueOffset::new(1));
+}

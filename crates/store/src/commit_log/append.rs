@@ -127,7 +127,7 @@ impl CommitLog {
     }
 
     /// Appends whole records, `lens` their sizes in `records`, next to each other in one file.
-    /// `None`: the queue was removed meanwhile, look it up again.
+    /// `None`: the queue was removed meanwhile.
     pub(crate) fn append(
         &self,
         records: &mut [u8],
@@ -246,8 +246,18 @@ impl CommitLog {
         Ok(())
     }
 
-    /// Goes on in the next file if the last record is older than `before_ms` and the last file
-    /// holds any, so that it need not wait for more before it can be deleted. True if it did.
+    /// True when the last record is older than `before_ms` and the last file holds any.
+    pub(crate) fn is_older(
+        &self,
+        before_ms: i64,
+        by_file_time: bool,
+        clock: &dyn Clock,
+    ) -> Result<bool, StoreError> {
+        self.state_is_older(&self.hold(clock).state, before_ms, by_file_time)
+    }
+
+    /// Goes on in the next file if [`CommitLog::is_older`], so that the last one need not wait for
+    /// more before it can be deleted. True if it did. The next file should be ready.
     pub(crate) fn roll_if_older(
         &self,
         before_ms: i64,
@@ -255,7 +265,19 @@ impl CommitLog {
         clock: &dyn Clock,
     ) -> Result<bool, StoreError> {
         let mut held = self.hold(clock);
-        let state = &mut *held.state;
+        let older = self.state_is_older(&held.state, before_ms, by_file_time)?;
+        if older {
+            self.roll(&mut held.state)?;
+        }
+        Ok(older)
+    }
+
+    fn state_is_older(
+        &self,
+        state: &PutState,
+        before_ms: i64,
+        by_file_time: bool,
+    ) -> Result<bool, StoreError> {
         if state.closed {
             return Err(StoreError::Closed);
         }
@@ -270,11 +292,7 @@ impl CommitLog {
         let changed_ms = last
             .filter(|_| by_file_time)
             .map_or(0, |file| file.modified_ms());
-        if unused || state.last_store_timestamp_ms.max(changed_ms) >= before_ms {
-            return Ok(false);
-        }
-        self.roll(state)?;
-        Ok(true)
+        Ok(!unused && state.last_store_timestamp_ms.max(changed_ms) < before_ms)
     }
 
     /// Takes what waits to be written.

@@ -7,13 +7,15 @@
 use super::entry::Unit;
 use crate::StoreError;
 use crate::disk::{Disk, DiskFile};
-use crate::layout::{UNIT_BYTES, UNIT_LEN, file_name, list};
+use crate::layout::{UNIT_BYTES, UNIT_LEN, file_name, list, numbered_files};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Units read at a time.
+pub(super) const STRETCH: usize = 3276;
 /// Files kept open at most.
 const OPEN_MAX: usize = 512;
 
@@ -145,11 +147,24 @@ impl QueueFiles {
         }
     }
 
+    /// Deletes the files of a queue before number `keep`: those there are, oldest first.
+    pub(crate) fn remove_before(&self, dir: &Path, keep: u64) -> Result<(), StoreError> {
+        let border = keep.saturating_mul(self.file_bytes);
+        let files = numbered_files(&*self.disk, dir)?;
+        for file in files.iter().take_while(|file| file.base < border) {
+            self.remove(dir, file.base / self.file_bytes)?;
+            self.mark_dirs(dir);
+        }
+        Ok(())
+    }
+
     /// Makes the content of a file durable.
     pub(crate) fn sync(&self, dir: &Path, file: u64) -> Result<(), StoreError> {
         let path = self.path(dir, file);
         match self.handle(&path, false)? {
-            Some(handle) => handle.sync().map_err(|e| StoreError::io("sync", &path, e)),
+            Some(handle) => handle
+                .sync()
+                .map_err(|e| StoreError::sync("sync", &path, e)),
             None => Ok(()),
         }
     }
@@ -159,7 +174,7 @@ impl QueueFiles {
         self.dirs.lock().clear();
         self.disk
             .sync_all(&self.root)
-            .map_err(|e| StoreError::io("sync the file system of", &self.root, e))
+            .map_err(|e| StoreError::sync("sync the file system of", &self.root, e))
     }
 
     /// Makes the names of all files made so far durable.
@@ -168,7 +183,7 @@ impl QueueFiles {
         for dir in dirs {
             match self.disk.sync_dir(&dir) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                    return Err(StoreError::io("sync directory", &dir, e));
+                    return Err(StoreError::sync("sync directory", &dir, e));
                 }
                 _ => {}
             }

@@ -1,5 +1,6 @@
 //! Finds the queues that are on disk and where each of them ends.
 
+use super::files::STRETCH;
 use super::{ConsumeQueue, QueueFiles, QueueTable, Unit};
 use crate::StoreError;
 use crate::layout::{NumberedFile, UNIT_BYTES, list, numbered_files};
@@ -13,10 +14,6 @@ pub(crate) struct Loaded {
     /// Something was not as it must be: build all queues again from the log.
     pub(crate) rebuild: bool,
 }
-
-/// How a scan reads: this many units at a time, and it stops at a stretch of this length without
-/// any.
-const STRETCH: usize = 3276;
 
 /// Which units count.
 #[derive(Debug, Clone, Copy)]
@@ -163,15 +160,17 @@ fn load_queue(
         queue.mark_unsynced(&[max / per_file]);
     }
     let min = first_unit(files, queue, start, max, trust.log_min.max(trust.removed))?;
-    queue.start_at(min, max, start / per_file);
-    // What a deletion that was cut short has left.
-    queue.drop_before(files, min)?;
+    queue.start_at(min, max);
+    if min / per_file > start / per_file {
+        // What a deletion that was cut short has left.
+        queue.remove_old_files(files)?;
+    }
     queue.set_next(max);
     Ok(())
 }
 
 /// Position of the last unit that counts in the file that begins at `first`; a hole does when such
-/// a unit follows.
+/// a unit follows. Stops at a stretch without any.
 fn last_unit(
     files: &QueueFiles,
     queue: &ConsumeQueue,

@@ -58,8 +58,6 @@ struct State {
     hidden: u64,
     /// How far `hidden` may go back.
     floor: u64,
-    /// Number of the first file there may be.
-    first_file: u64,
     on_disk: u64,
     tail_from: u64,
     tail: VecDeque<Unit>,
@@ -146,13 +144,11 @@ impl ConsumeQueue {
         (state.min(), state.max())
     }
 
-    /// Starts an empty queue at `[min, max)` of which everything is in files, from number
-    /// `first_file` on.
-    pub(crate) fn start_at(&self, min: u64, max: u64, first_file: u64) {
+    /// Starts an empty queue at `[min, max)` of which everything is in files.
+    pub(crate) fn start_at(&self, min: u64, max: u64) {
         let mut state = self.state.lock();
         state.tail.clear();
         state.first = min;
-        state.first_file = first_file;
         state.on_disk = max;
         state.tail_from = max;
     }
@@ -280,10 +276,9 @@ impl ConsumeQueue {
     }
 
     /// Makes a position before the first one the first: its record was found in the log after all.
-    pub(crate) fn begin_before(&self, at: u64, per_file: u64) {
+    pub(crate) fn begin_before(&self, at: u64) {
         let mut state = self.state.lock();
         state.first = state.first.min(at);
-        state.first_file = state.first_file.min(at / per_file.max(1));
     }
 
     pub(crate) fn mark_unsynced(&self, numbers: &[u64]) {

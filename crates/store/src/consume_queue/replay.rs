@@ -125,7 +125,7 @@ impl<'a> Replay<'a> {
                 continue;
             }
             queue.repair(self.table.files(), *position, *unit)?;
-            queue.begin_before(*position, self.table.files().units_per_file());
+            queue.begin_before(*position);
             known.set(*position, *unit);
             self.outcome.repaired += 1;
         }

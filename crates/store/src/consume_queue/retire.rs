@@ -1,10 +1,8 @@
 //! Takes the front of a queue out of sight, and its files away, when the log behind it is deleted.
 
+use super::files::STRETCH;
 use super::{ConsumeQueue, QueueFiles, Unit};
 use crate::StoreError;
-
-/// Units read at a time.
-const STRETCH: usize = 3276;
 
 impl ConsumeQueue {
     /// First position whose record begins at or after log position `from`; the end of the queue if
@@ -71,26 +69,60 @@ impl ConsumeQueue {
         state.hidden = state.floor;
     }
 
-    /// Forgets the positions before `to` and removes the files that hold nothing else. The file of
-    /// the last unit stays: it says where the queue goes on. One caller at a time.
-    pub(crate) fn drop_before(&self, files: &QueueFiles, to: u64) -> Result<(), StoreError> {
-        let per_file = files.units_per_file();
-        let (from, keep) = {
-            let mut state = self.state.lock();
-            if to > state.first {
-                state.first = to.min(state.max());
-                state.first_physical = 0;
-            }
-            let last = state.on_disk.saturating_sub(1);
-            (state.first_file, state.first.min(last) / per_file)
+    /// Forgets the positions before `to`.
+    pub(crate) fn drop_before(&self, to: u64) {
+        let mut state = self.state.lock();
+        if to > state.first {
+            state.first = to.min(state.max());
+            state.first_physical = 0;
+        }
+    }
+
+    /// Removes the files that hold nothing but forgotten positions. The file of the last unit
+    /// stays: it says where the queue goes on. One caller at a time.
+    pub(crate) fn remove_old_files(&self, files: &QueueFiles) -> Result<(), StoreError> {
+        let needed = {
+            let state = self.state.lock();
+            state.first.min(state.on_disk.saturating_sub(1))
         };
-        for number in from..keep {
-            files.remove(self.dir(), number)?;
-            self.state.lock().first_file = number + 1;
+        files.remove_before(self.dir(), needed / files.units_per_file())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::Disk;
+    use crate::disk::sim::{Failing, SimDisk};
+    use crate::layout::make_dirs;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    /// What a damaged record says its position is may be anything.
+    #[test]
+    fn a_queue_that_begins_far_out_removes_the_files_there_are() {
+        let disk = SimDisk::new(1);
+        let root = Path::new("/data/consumequeue");
+        make_dirs(&disk, root).unwrap();
+        let files = QueueFiles::new(Arc::new(disk.clone()), root.to_owned(), 100);
+        let queue = ConsumeQueue::new("t".into(), 0, files.dir("t", 0));
+        let unit = Unit {
+            physical: 7,
+            size: 100,
+            tags_code: 0,
+        };
+        let begin = 10_000_000_000_000;
+        for at in begin..begin + 12 {
+            queue.put(at, unit);
         }
-        if from < keep {
-            files.mark_dirs(self.dir());
-        }
-        Ok(())
+        queue.write_out(&files).unwrap();
+        disk.fail(Failing::None);
+        queue.drop_before(begin + 7);
+        queue.remove_old_files(&files).unwrap();
+        assert!(disk.calls() < 10, "{}", disk.calls());
+        assert_eq!(queue.range(), (begin + 7, begin + 12));
+        let names: Vec<_> = disk.list(queue.dir()).unwrap();
+        let names: Vec<_> = names.iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!(names, ["00000200000000000100", "00000200000000000200"]);
     }
 }

@@ -132,11 +132,10 @@ impl QueueTable {
         self.files.sync_dirs()
     }
 
-    /// Deletes the files of a removed queue. One caller at a time.
-    pub(crate) fn remove_files(&self, queue: &ConsumeQueue) -> Result<(), StoreError> {
-        self.backlog
-            .fetch_sub(signed(queue.discard_unwritten()), Ordering::Relaxed);
-        self.files.remove_queue(queue.dir())
+    /// Forgets the units of a removed queue that are only in memory.
+    pub(crate) fn forget(&self, queue: &ConsumeQueue) {
+        let units = queue.discard_unwritten();
+        self.backlog.fetch_sub(signed(units), Ordering::Relaxed);
     }
 }
 

@@ -97,6 +97,12 @@ struct Lane {
     shut: bool,
 }
 
+impl Lane {
+    fn bytes(&self) -> usize {
+        self.buffer.iter().map(|r| r.bytes).sum()
+    }
+}
+
 /// A merge under way.
 #[derive(Debug)]
 pub(crate) struct Merge {
@@ -106,7 +112,7 @@ pub(crate) struct Merge {
     lanes: Vec<Lane>,
     /// Bytes the buffers may hold together.
     buffer_max: usize,
-    /// Entries looked at for the filter.
+    /// Entries looked at for the filter in this call of [`Merge::take`].
     examined: u64,
     /// Deleted messages passed over and not told yet.
     deleted: u64,
@@ -194,6 +200,11 @@ impl Merge {
         self.lanes.iter().all(|lane| self.finished(lane))
     }
 
+    /// Bytes read ahead.
+    pub(crate) fn ahead(&self) -> usize {
+        self.lanes.iter().map(Lane::bytes).sum()
+    }
+
     /// Brokers left out.
     pub(crate) fn shut(&self) -> Vec<Arc<str>> {
         let mut names: Vec<Arc<str>> = Vec::new();
@@ -237,6 +248,7 @@ impl Merge {
     ) -> Result<Vec<Arc<Record>>, ApiError> {
         let mut taken: Vec<Arc<Record>> = Vec::new();
         let mut bytes = 0;
+        self.examined = 0;
         self.prime(source, deadline).await?;
         while taken.len() < limits.items {
             let Some(index) = self.next_lane() else { break };
@@ -505,8 +517,7 @@ impl Merge {
 
     /// Over the bound, what would be taken last is forgotten; it is read again when its turn comes.
     fn evict(&mut self, keep: usize) {
-        let size = |lane: &Lane| lane.buffer.iter().map(|r| r.bytes).sum::<usize>();
-        let mut held: usize = self.lanes.iter().map(size).sum();
+        let mut held = self.ahead();
         while held > self.buffer_max {
             let sign = if self.order == Order::Ascending {
                 1
@@ -522,7 +533,7 @@ impl Merge {
             let Some((index, _)) = last else { return };
             let place = self.place(&self.lanes[index]);
             let lane = &mut self.lanes[index];
-            held -= size(lane);
+            held -= lane.bytes();
             lane.bound = lane.buffer.front().map(|r| r.stored_at_ms);
             (lane.at, lane.buffer) = (place, VecDeque::new());
         }

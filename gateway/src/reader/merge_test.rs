@@ -206,6 +206,32 @@ proptest! {
 }
 
 #[test]
+fn a_merge_that_is_kept_goes_on_behind_its_scan_limit() {
+    let mut queue = vec![(1, false, 1); 50];
+    queue.push((2, true, 1));
+    let memory = Memory::new(vec![queue]);
+    let filter = TagFilter::parse("x", "").unwrap();
+    let limits = Limits {
+        items: 9,
+        bytes: 1 << 20,
+        scan: 10,
+    };
+    run(async {
+        let (view, ends) = (memory.view(), memory.ends());
+        let mut merge = Merge::new(view, Order::Ascending, filter, &[0], &ends, 1 << 20);
+        let mut places = Vec::new();
+        for _ in 0..5 {
+            let taken = merge.take(&memory, limits, soon()).await.unwrap();
+            assert!(taken.is_empty());
+            places.extend(merge.places());
+        }
+        assert_eq!(places, [10, 20, 30, 40, 50]);
+        let taken = merge.take(&memory, limits, soon()).await.unwrap();
+        assert_eq!((taken.len(), merge.is_done()), (1, true));
+    });
+}
+
+#[test]
 fn what_retention_deleted_is_counted_once() {
     let mut memory = Memory::new(vec![vec![(1, true, 1); 5], vec![(1, true, 1); 3]]);
     memory.min = vec![4, 0];

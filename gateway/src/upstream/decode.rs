@@ -12,8 +12,8 @@ use wire::Command;
 use wire::message::record::RecordView;
 use wire::message::{flags, names};
 
-/// A compressed body may not grow beyond this.
-const INFLATED_MAX: u64 = 64 * 1_024 * 1_024;
+/// A compressed body may not grow beyond this: no message that a gateway takes is larger.
+const INFLATED_MAX: u64 = 16 * 1_024 * 1_024;
 
 /// What a delivery needs besides the answer.
 pub(super) struct Context<'a> {
@@ -163,6 +163,23 @@ pub(crate) struct Content {
     pub(crate) traceparent: Option<String>,
 }
 
+impl Content {
+    /// About what it takes in memory, bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let texts = [&self.message_id, &self.topic, &self.content_type];
+        let given = [&self.tag, &self.ordering_key, &self.traceparent];
+        let lists = self
+            .properties
+            .iter()
+            .map(|(name, value)| 64 + name.len() + value.len());
+        self.body.len()
+            + texts.iter().map(|t| t.len()).sum::<usize>()
+            + given.into_iter().flatten().map(String::len).sum::<usize>()
+            + self.keys.iter().map(|k| 32 + k.len()).sum::<usize>()
+            + lists.sum::<usize>()
+    }
+}
+
 pub(super) fn content(record: &RecordView<'_>, source: &Bytes) -> Content {
     let mut content = Content {
         message_id: String::new(),
@@ -222,17 +239,23 @@ pub(super) fn content(record: &RecordView<'_>, source: &Bytes) -> Content {
     content
 }
 
-/// The body, inflated where a native client compressed it with zlib; other compressions are given as they are.
-fn body(record: &RecordView<'_>, source: &Bytes) -> Bytes {
+/// Whether a native client compressed the body with zlib.
+pub(super) fn is_deflated(record: &RecordView<'_>) -> bool {
     const COMPRESSION_TYPE: i32 = 0x700;
     const ZLIB: i32 = 0x300;
     let kind = record.sys_flag & COMPRESSION_TYPE;
-    if record.sys_flag & flags::COMPRESSED != 0 && (kind == 0 || kind == ZLIB) {
+    record.sys_flag & flags::COMPRESSED != 0 && (kind == 0 || kind == ZLIB)
+}
+
+/// The body, inflated where it is deflated; other compressions are given as they are.
+fn body(record: &RecordView<'_>, source: &Bytes) -> Bytes {
+    if is_deflated(record) {
         let mut out = Vec::new();
         let read = ZlibDecoder::new(record.body)
             .take(INFLATED_MAX + 1)
             .read_to_end(&mut out);
         if read.is_ok() && out.len() as u64 <= INFLATED_MAX {
+            out.shrink_to_fit();
             return out.into();
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 use wire::message::record::RecordView;
 use wire::{Command, RequestCode, ResponseCode};
@@ -15,6 +16,9 @@ use crate::error::{ApiError, Code};
 const SUSPEND: i32 = 2;
 /// The answer may be this much later than the wait asked for.
 const WAIT_SLACK: Duration = Duration::from_secs(5);
+
+/// Bytes of a record besides its content.
+const OVERHEAD: usize = 512;
 
 /// A stored message as a reader sees it: where it lies, and what the producer gave.
 #[derive(Debug)]
@@ -29,7 +33,7 @@ pub struct Record {
     pub stored_at_ms: i64,
     /// Epoch ms.
     pub born_at_ms: i64,
-    /// Bytes of the record, about what it takes in memory.
+    /// About what it takes in memory.
     pub bytes: usize,
     pub(crate) content: Content,
 }
@@ -50,7 +54,7 @@ impl Record {
             offset,
             stored_at_ms: at_ms,
             born_at_ms: at_ms,
-            bytes: bytes + 512,
+            bytes: bytes + OVERHEAD,
             content: Content {
                 message_id: format!("{queue_id}-{offset}"),
                 topic: "t".to_owned(),
@@ -137,26 +141,21 @@ impl Upstream {
         let until = deadline.min(Instant::now() + amount.wait + WAIT_SLACK);
         let response = self.call(&at.addr, command, until).await?;
         let (next, deleted) = passed(&response, at)?;
-        let mut page = Page {
+        let page = Page {
             next,
             deleted,
             next_stored_at_ms: response.ext.optional("nextStoredAt").ok().flatten(),
             ..Page::default()
         };
-        let body = response.body.to_bytes();
-        for record in RecordView::each(&body) {
-            let record = record.map_err(|_| unreadable())?;
-            page.records.push(Arc::new(Record {
-                broker: Arc::clone(&at.broker),
-                queue_id: record.queue_id,
-                offset: record.queue_offset,
-                stored_at_ms: record.store_ts_ms,
-                born_at_ms: record.born_ts_ms,
-                bytes: record.body.len() + 512,
-                content: decode::content(&record, &body),
-            }));
+        let (body, broker) = (response.body.to_bytes(), Arc::clone(&at.broker));
+        let deflated = |r: Result<RecordView<'_>, _>| r.is_ok_and(|r| decode::is_deflated(&r));
+        if !RecordView::each(&body).any(deflated) {
+            return filled(page, &body, &broker, amount.bytes);
         }
-        Ok(page)
+        // Inflating takes its time.
+        let bytes = amount.bytes;
+        let filling = tokio::task::spawn_blocking(move || filled(page, &body, &broker, bytes));
+        filling.await.map_err(|_| unreadable())?
     }
 
     /// Offsets and store times of matching messages, tags compared as texts.
@@ -207,6 +206,37 @@ impl Upstream {
     }
 }
 
+/// The page with the records of an answer. It ends before a body that inflates beyond `bytes` in all, which the broker
+/// did not count; a first one is given in any case.
+///
+/// # Errors
+/// `internal` for an answer that cannot be read.
+fn filled(mut page: Page, body: &Bytes, broker: &Arc<str>, bytes: usize) -> Result<Page, ApiError> {
+    let mut inflated = 0;
+    for record in RecordView::each(body) {
+        let record = record.map_err(|_| unreadable())?;
+        let content = decode::content(&record, body);
+        if decode::is_deflated(&record) {
+            inflated += content.body.len();
+            if inflated > bytes && !page.records.is_empty() {
+                page.next = record.queue_offset;
+                page.next_stored_at_ms = Some(record.store_ts_ms);
+                break;
+            }
+        }
+        page.records.push(Arc::new(Record {
+            broker: Arc::clone(broker),
+            queue_id: record.queue_id,
+            offset: record.queue_offset,
+            stored_at_ms: record.store_ts_ms,
+            born_at_ms: record.born_ts_ms,
+            bytes: content.bytes() + OVERHEAD,
+            content,
+        }));
+    }
+    Ok(page)
+}
+
 fn unreadable() -> ApiError {
     ApiError::new(Code::Internal, "the broker's answer cannot be read")
 }
@@ -244,5 +274,70 @@ fn passed(response: &Command, at: &QueueAt) -> Result<(i64, u64), ApiError> {
             Ok((next, u64::try_from(next - at.offset).unwrap_or(0)))
         }
         _ => Err(mapping::answer(response, mapping::About::Topic(&at.topic))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use wire::message::flags;
+    use wire::message::record::{RecordFields, encode_record, patch_record};
+
+    fn stored(offset: i64, inflated: usize, properties: &str) -> Vec<u8> {
+        let mut deflated = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+        deflated.write_all(&vec![b'x'; inflated]).unwrap();
+        let host = "127.0.0.1:1".parse().unwrap();
+        let fields = RecordFields {
+            topic: "t",
+            queue_id: 0,
+            flag: 0,
+            sys_flag: flags::COMPRESSED,
+            born_ts_ms: 1,
+            born_host: host,
+            store_host: host,
+            reconsume_times: 0,
+            prepared_offset: 0,
+            body: &deflated.finish().unwrap(),
+            properties: properties.as_bytes(),
+        };
+        let mut out = Vec::new();
+        encode_record(&fields, &mut out).unwrap();
+        patch_record(&mut out, offset, 0, 100 + offset);
+        out
+    }
+
+    fn page(records: &[Vec<u8>], bytes: usize) -> Page {
+        let whole = Page {
+            next: 9,
+            ..Page::default()
+        };
+        filled(whole, &records.concat().into(), &"a".into(), bytes).unwrap()
+    }
+
+    #[test]
+    fn a_page_counts_bodies_as_they_are_inflated() {
+        let records: Vec<_> = (5..9).map(|at| stored(at, 100_000, "")).collect();
+        let whole = page(&records, 400_000);
+        assert_eq!((whole.records.len(), whole.next), (4, 9));
+        assert!(whole.records[0].bytes > 100_000);
+        let cut = page(&records, 250_000);
+        assert_eq!(
+            (cut.records.len(), cut.next, cut.next_stored_at_ms),
+            (2, 7, Some(107))
+        );
+        let one = page(&records, 10);
+        assert_eq!((one.records.len(), one.next), (1, 6));
+        let described = page(
+            &[stored(5, 1, &format!("k\u{1}{}\u{2}", "v".repeat(5_000)))],
+            10,
+        );
+        assert!(described.records[0].bytes > 5_000);
+    }
+
+    #[test]
+    fn a_body_beyond_what_a_message_may_have_is_left_as_it_is() {
+        let bomb = page(&[stored(5, 17 << 20, "")], 10);
+        assert!(bomb.records[0].content.body.len() < 1 << 20);
     }
 }

@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
+use parking_lot::Mutex;
 use sha2::Sha256;
 use std::sync::Arc;
 
@@ -25,7 +26,11 @@ pub(crate) struct Key {
     pub(crate) number: u64,
     signs: bool,
     pub(crate) mac: Hmac<Sha256>,
+    /// Keys derived from it, by purpose.
+    derived: Arc<Mutex<Vec<Derived>>>,
 }
+
+type Derived = (&'static str, Hmac<Sha256>);
 
 /// The keys all gateways of a metadata store share. Signs with the newest that may sign, verifies with any; the set is
 /// replaced while requests run, when the store has new ones.
@@ -68,6 +73,7 @@ fn ready(keys: &[SigningKey]) -> Vec<Key> {
             number: key.number,
             signs: key.signs,
             mac: Hmac::new_from_slice(&key.secret).ok()?,
+            derived: Arc::default(),
         })
     };
     keys.iter().filter_map(ready).collect()
@@ -137,6 +143,10 @@ impl Signer {
     }
 
     fn derived(&self, key: &Key) -> Hmac<Sha256> {
+        let mut known = key.derived.lock();
+        if let Some((_, mac)) = known.iter().find(|(of, _)| *of == self.purpose) {
+            return mac.clone();
+        }
         let secret = key
             .mac
             .clone()
@@ -145,7 +155,9 @@ impl Signer {
             .into_bytes();
         let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
         block[..secret.len()].copy_from_slice(&secret);
-        Hmac::new(&block)
+        let mac = Hmac::<Sha256>::new(&block);
+        known.push((self.purpose, mac.clone()));
+        mac
     }
 }
 

@@ -2,7 +2,7 @@
 
 use futures_util::StreamExt;
 use futures_util::stream;
-use std::collections::VecDeque;
+use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -20,6 +20,8 @@ use crate::upstream::Amount;
 const LAST_MAX: u64 = 10_000;
 /// Entries looked at to find the last n that match a filter.
 const LAST_SCAN: usize = 20_000;
+/// Entries of one look.
+const LOOK_MAX: usize = 800;
 /// Requests at once.
 const PARALLEL: usize = 32;
 
@@ -175,11 +177,20 @@ async fn at_time(
 struct Back {
     /// Everything from here on was looked at.
     low: i64,
+    /// Entries of the next look without a filter; grows.
+    window: usize,
     /// Matches looked at and not picked, oldest first.
     times: VecDeque<(i64, i64)>,
     /// Lowest match picked.
     place: i64,
     min: i64,
+}
+
+impl Back {
+    /// The next match is not known, and there may be one.
+    fn is_open(&self) -> bool {
+        self.times.is_empty() && self.low > self.min
+    }
 }
 
 /// The places of the last `n` matching messages in the order of storing. With a filter at most [`LAST_SCAN`] messages
@@ -191,77 +202,103 @@ async fn last(
     filter: Option<&TagFilter>,
     deadline: Instant,
 ) -> Result<Vec<i64>, ApiError> {
+    let wanted = usize::try_from(n).unwrap_or(usize::MAX);
+    let share = wanted.div_ceil(view.queues.len().max(1));
     let mut backs: Vec<Back> = view
         .queues
         .iter()
         .map(|q| Back {
             low: q.max,
+            window: share.saturating_mul(2).clamp(16, LOOK_MAX),
             times: VecDeque::new(),
             place: q.max,
             min: q.min,
         })
         .collect();
-    let wanted = usize::try_from(n).unwrap_or(usize::MAX);
-    let share = wanted.div_ceil(backs.len().max(1));
-    let window = if filter.is_some() {
-        800
-    } else {
-        (share * 2).clamp(16, 800)
-    };
-    let tags = filter.map(TagFilter::expression);
-    let mut scanned = 0;
-    for _ in 0..n {
-        // Every queue's newest match has to be known before the newest of all is.
-        loop {
-            let open = |b: &Back| b.times.is_empty() && b.low > b.min;
-            let asked: Vec<usize> = (0..backs.len()).filter(|i| open(&backs[*i])).collect();
-            if asked.is_empty() || (filter.is_some() && scanned >= LAST_SCAN) {
-                break;
-            }
-            let mut looks = Vec::new();
-            for i in asked {
-                let low = backs[i]
-                    .min
-                    .max(backs[i].low - i64::try_from(window).unwrap_or(800));
-                let span = usize::try_from(backs[i].low - low).unwrap_or(0);
-                scanned += span;
-                let Some(at) = view.at(i, low) else { continue };
-                let amount = Amount {
-                    messages: span,
-                    bytes: 1,
-                    scan: span,
-                    tags,
-                    wait: Duration::ZERO,
-                };
-                looks.push(async move { (i, low, source.times(at, amount, deadline).await) });
-            }
-            let answers: Vec<_> = stream::iter(looks)
-                .buffer_unordered(PARALLEL)
-                .collect()
-                .await;
-            for (i, low, answer) in answers {
-                let (answer, back) = (answer?, &mut backs[i]);
-                if answer.next < low || answer.entries.is_empty() && answer.next > back.low {
-                    back.min = back.low;
-                    continue;
-                }
-                let fresh = answer
-                    .entries
-                    .into_iter()
-                    .filter(|(offset, _)| *offset >= low && *offset < back.low);
-                back.times = fresh.collect();
-                back.low = low;
-            }
-        }
-        let newest = backs
-            .iter()
-            .enumerate()
-            .filter_map(|(i, b)| b.times.back().map(|(_, at)| (*at, i)))
-            .max();
-        let Some((_, index)) = newest else { break };
+    let mut left = filter.map_or(usize::MAX, |_| LAST_SCAN);
+    // Every queue's newest match has to be known before the newest of all is.
+    let all: Vec<usize> = (0..backs.len()).collect();
+    look_back(source, view, &mut backs, all, &mut left, filter, deadline).await?;
+    let newest = |backs: &[Back], i: usize| backs[i].times.back().map(|(_, at)| (*at, i));
+    let mut ends: BinaryHeap<(i64, usize)> =
+        (0..backs.len()).filter_map(|i| newest(&backs, i)).collect();
+    for picked in 0..n {
+        let Some((_, index)) = ends.pop() else { break };
         if let Some((offset, _)) = backs[index].times.pop_back() {
             backs[index].place = offset;
         }
+        look_back(
+            source,
+            view,
+            &mut backs,
+            vec![index],
+            &mut left,
+            filter,
+            deadline,
+        )
+        .await?;
+        ends.extend(newest(&backs, index));
+        if picked % 1_000 == 999 {
+            tokio::task::yield_now().await;
+        }
     }
     Ok(backs.into_iter().map(|b| b.place).collect())
+}
+
+/// Finds the next match of these queues, where it is not known. `left` is what may still be looked at.
+async fn look_back(
+    source: &impl Source,
+    view: &TopicView,
+    backs: &mut [Back],
+    mut asked: Vec<usize>,
+    left: &mut usize,
+    filter: Option<&TagFilter>,
+    deadline: Instant,
+) -> Result<(), ApiError> {
+    let tags = filter.map(TagFilter::expression);
+    loop {
+        asked.retain(|i| backs[*i].is_open());
+        let share = *left / asked.len().max(1);
+        if asked.is_empty() || share == 0 {
+            return Ok(());
+        }
+        let mut looks = Vec::new();
+        for i in asked.iter().copied() {
+            let back = &mut backs[i];
+            let window = match filter {
+                Some(_) => share.min(LOOK_MAX),
+                None => back.window,
+            };
+            back.window = (back.window * 2).min(LOOK_MAX);
+            let low = back.min.max(back.low - i64::try_from(window).unwrap_or(0));
+            let span = usize::try_from(back.low - low).unwrap_or(0);
+            *left -= span.min(*left);
+            let Some(at) = view.at(i, low) else { continue };
+            let amount = Amount {
+                messages: span,
+                bytes: 1,
+                scan: span,
+                tags,
+                wait: Duration::ZERO,
+            };
+            looks.push(async move { (i, low, source.times(at, amount, deadline).await) });
+        }
+        let answers: Vec<_> = stream::iter(looks)
+            .buffer_unordered(PARALLEL)
+            .collect()
+            .await;
+        for (i, low, answer) in answers {
+            let (answer, back) = (answer?, &mut backs[i]);
+            if answer.next < low || answer.entries.is_empty() && answer.next > back.low {
+                back.min = back.low;
+                continue;
+            }
+            let fresh = answer
+                .entries
+                .into_iter()
+                .filter(|(offset, _)| *offset >= low && *offset < back.low);
+            back.times = fresh.collect();
+            back.low = low;
+        }
+    }
 }

@@ -56,7 +56,7 @@ pub struct Config {
     pub public_metrics: bool,
     /// Connections at a time; further ones wait.
     pub connections_max: usize,
-    /// Receives that wait at a time; a further one is refused.
+    /// Receives and browses that wait at a time; a further one is refused.
     pub waiters_max: usize,
     /// Largest request body.
     pub request_max: ByteSize,

@@ -54,7 +54,7 @@ pub struct Parts {
     pub bodies: Arc<Budget>,
     /// Answers with messages that are not written yet.
     pub answers: Arc<Budget>,
-    /// Places for receives that wait.
+    /// Places for receives and browses that wait.
     pub waiting: Semaphore,
     /// One-way sends under way.
     pub oneway: Arc<Semaphore>,

@@ -50,6 +50,15 @@ pub(super) async fn room(
     })
 }
 
+/// No place is free among those that wait.
+pub(super) fn too_many_waiters(state: &AppState) -> ApiError {
+    let max = state.config.waiters_max;
+    let detail = format!(
+        "{max} receives and browses wait at this gateway; try again, or use another gateway"
+    );
+    ApiError::new(Code::TooManyWaiters, detail).with("limit", max)
+}
+
 /// A JSON answer with its version.
 pub(super) fn versioned(status: StatusCode, body: Vec<u8>, version: u64) -> Response {
     let mut response = json(status, body);

@@ -39,6 +39,8 @@ const BUFFER_MAX: usize = 8 << 20;
 const SCAN_DEFAULT: u64 = 20_000;
 const SCAN_MAX: u64 = 100_000;
 const WAIT_MAX_MS: u64 = 60_000;
+/// A waiting browse looks no sooner than this after the look before; doubled up to the second.
+const PACE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(640));
 
 /// What a browse asks for.
 struct Wanted {
@@ -157,7 +159,7 @@ async fn read(
     deadline: Instant,
 ) -> Result<(Found, Held), ApiError> {
     let mut origin = wanted.origin.clone();
-    let mut scanned = 0;
+    let (mut scanned, mut place, mut pace) = (0, None, PACE.0);
     loop {
         let held = answer::room(state, BYTES_MAX + BUFFER_MAX, deadline).await?;
         let mut found = once(state, topic, wanted, &origin, held.bytes(), deadline).await?;
@@ -168,14 +170,22 @@ async fn read(
         if enough || over || wanted.until != Until::Now {
             return Ok((found, held));
         }
+        if place.is_none() {
+            let free = state.waiting.try_acquire();
+            place = Some(free.map_err(|_| answer::too_many_waiters(state))?);
+        }
         drop(held);
         let nothing = || state.answers.empty();
         let tail = state.tails.join(state, topic, deadline).await?;
+        // Messages that the filter leaves out may come at any rate.
+        let looked = Instant::now();
         tokio::select! {
             () = tail.beyond(&found.cursor.brokers, wanted.queue.as_ref()) => {}
             () = tokio::time::sleep_until(until) => return Ok((found, nothing())),
             () = state.draining.cancelled() => return Ok((found, nothing())),
         }
+        tokio::time::sleep_until((looked + pace).min(until)).await;
+        pace = (pace * 2).min(PACE.1);
         scanned = found.scanned;
         origin = Origin::Cursor(found.cursor);
     }

@@ -184,7 +184,8 @@ async fn take(
             return Ok((popped, held));
         }
         if place.is_none() && !popped.more {
-            place = Some(state.waiting.try_acquire().map_err(|_| no_place(state))?);
+            let free = state.waiting.try_acquire();
+            place = Some(free.map_err(|_| answer::too_many_waiters(state))?);
         }
         drop(held);
         let wake = if popped.more {
@@ -206,12 +207,6 @@ async fn take(
             return Ok((popped, state.answers.empty()));
         }
     }
-}
-
-fn no_place(state: &AppState) -> ApiError {
-    let max = state.config.waiters_max;
-    let detail = format!("{max} receives wait at this gateway; try again, or use another gateway");
-    ApiError::new(Code::TooManyWaiters, detail).with("limit", max)
 }
 
 /// Acks before the answer (at most once); what could not be acked is left out and comes again.

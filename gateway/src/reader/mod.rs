@@ -15,7 +15,7 @@ mod view;
 pub(crate) use cursor::{Cursor, Floor};
 #[cfg(test)]
 pub(crate) use feed::Gap;
-pub(crate) use feed::{Chunk, Feed, FeedOptions, GapReason, State, Wanted};
+pub(crate) use feed::{Chunk, Feed, FeedOptions, GapReason, Room, State, Wanted};
 pub(crate) use filter::TagFilter;
 pub(crate) use merge::{Limits, Merge, Order};
 pub(crate) use origin::{Origin, Until, ends, starts};

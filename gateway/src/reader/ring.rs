@@ -1,8 +1,8 @@
 //! The newest messages of a topic as the gateway saw them come: batches in the order of arrival, bounded, shared by all
 //! readers of the topic. A batch is encoded once for each filter and body format.
 
-use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
@@ -14,6 +14,8 @@ use crate::upstream::Record;
 
 /// Batches kept.
 const BATCHES_MAX: usize = 1_024;
+/// Bytes of a batch besides its records.
+const BATCH_BYTES: usize = 256;
 /// Encoded forms kept of one batch; further ones are made for each reader.
 const TEXTS_MAX: usize = 8;
 
@@ -38,38 +40,39 @@ pub(crate) struct Batch {
     /// Messages in between that were deleted unread.
     pub(crate) deleted: u64,
     pub(crate) records: Vec<Arc<Record>>,
-    /// The cursor of a reader that has taken everything up to and with this batch.
-    pub(crate) cursor: Arc<str>,
-    bytes: usize,
+    /// The cursor of a reader that has taken everything up to and with this batch, once one has asked.
+    pub(crate) cursor: OnceLock<Arc<str>>,
     texts: Mutex<Vec<Encoded>>,
 }
 
 type Encoded = ((Option<TagFilter>, BodyFormat), Arc<Text>);
 
 impl Batch {
-    /// The matching messages, encoded once for all who ask for the same.
+    /// The matching messages, encoded once for all who ask for the same; and by how many bytes this batch has grown.
     pub(crate) fn text(
         &self,
         topic: &str,
         filter: Option<&TagFilter>,
         format: BodyFormat,
-    ) -> Arc<Text> {
+    ) -> (Arc<Text>, usize) {
         let mut texts = self.texts.lock();
         let known = texts
             .iter()
             .find(|(key, _)| key.0.as_ref() == filter && key.1 == format);
         if let Some((_, text)) = known {
-            return Arc::clone(text);
+            return (Arc::clone(text), 0);
         }
         let text = Arc::new(encode(
             topic,
             self.records.iter().filter(|r| wants(filter, r)),
             format,
         ));
-        if texts.len() < TEXTS_MAX {
-            texts.push(((filter.cloned(), format), Arc::clone(&text)));
+        if texts.len() == TEXTS_MAX {
+            return (text, 0);
         }
-        text
+        texts.push(((filter.cloned(), format), Arc::clone(&text)));
+        let grown = text.items.len();
+        (text, grown)
     }
 }
 
@@ -119,11 +122,14 @@ pub(crate) struct RingQueue {
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
     pub(crate) queues: Vec<RingQueue>,
+    /// The number of a queue by broker and id.
+    numbers: HashMap<Arc<str>, HashMap<i32, usize>>,
     /// Before the first batch.
     pub(crate) base: Vec<i64>,
     /// After the last batch.
     pub(crate) head: Vec<i64>,
-    batches: VecDeque<Arc<Batch>>,
+    /// With the bytes each takes, its encoded forms included.
+    batches: VecDeque<(Arc<Batch>, usize)>,
     /// Number of the first batch.
     pub(crate) first: u64,
     bytes: usize,
@@ -136,9 +142,12 @@ pub(crate) struct Ring {
 impl Ring {
     /// Adds a queue that is read from `at`; its number, or `None` where it is known.
     pub(crate) fn add(&mut self, queue: &QueueView, at: i64) -> Option<usize> {
-        if self.number(&queue.broker, queue.id).is_some() {
+        let number = self.queues.len();
+        let numbers = self.numbers.entry(Arc::clone(&queue.broker)).or_default();
+        if numbers.contains_key(&queue.id) {
             return None;
         }
+        numbers.insert(queue.id, number);
         self.queues.push(RingQueue {
             broker: Arc::clone(&queue.broker),
             id: queue.id,
@@ -146,14 +155,12 @@ impl Ring {
         });
         self.base.push(at);
         self.head.push(at);
-        Some(self.queues.len() - 1)
+        Some(number)
     }
 
     /// The number of a queue.
     pub(crate) fn number(&self, broker: &str, id: i32) -> Option<usize> {
-        self.queues
-            .iter()
-            .position(|q| q.id == id && *q.broker == *broker)
+        self.numbers.get(broker)?.get(&id).copied()
     }
 
     /// One past the number of the last batch.
@@ -164,7 +171,7 @@ impl Ring {
     /// A batch by number.
     pub(crate) fn get(&self, number: u64) -> Option<&Arc<Batch>> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        self.batches.get(index)
+        self.batches.get(index).map(|(batch, _)| batch)
     }
 
     /// Bytes held.
@@ -172,8 +179,7 @@ impl Ring {
         self.bytes
     }
 
-    /// Takes the next run of a queue in; `sign` makes the cursor after it. Older batches go while more than `max` bytes
-    /// are held.
+    /// Takes the next run of a queue in. Older batches go while more than `max` bytes are held.
     pub(crate) fn push(
         &mut self,
         queue: usize,
@@ -181,30 +187,43 @@ impl Ring {
         deleted: u64,
         records: Vec<Arc<Record>>,
         max: usize,
-        sign: impl FnOnce(&Self) -> Arc<str>,
     ) {
         let Some(head) = self.head.get_mut(queue) else {
             return;
         };
         let from = std::mem::replace(head, to);
-        let bytes = 256 + records.iter().map(|r| r.bytes).sum::<usize>();
-        let cursor = sign(self);
-        self.bytes += bytes;
-        self.batches.push_back(Arc::new(Batch {
+        let bytes = BATCH_BYTES + records.iter().map(|r| r.bytes).sum::<usize>();
+        let batch = Batch {
             queue,
             from,
             to,
             deleted,
             records,
-            cursor,
-            bytes,
+            cursor: OnceLock::new(),
             texts: Mutex::default(),
-        }));
+        };
+        self.bytes += bytes;
+        self.batches.push_back((Arc::new(batch), bytes));
+        self.shrink(max);
+    }
+
+    /// A batch has grown by so many bytes.
+    pub(crate) fn grown(&mut self, number: u64, bytes: usize, max: usize) {
+        let index = number.checked_sub(self.first);
+        let batch = index.and_then(|i| self.batches.get_mut(usize::try_from(i).ok()?));
+        if let Some((_, held)) = batch {
+            *held += bytes;
+            self.bytes += bytes;
+            self.shrink(max);
+        }
+    }
+
+    fn shrink(&mut self, max: usize) {
         while self.bytes > max || self.batches.len() > BATCHES_MAX {
-            let Some(old) = self.batches.pop_front() else {
+            let Some((old, bytes)) = self.batches.pop_front() else {
                 return;
             };
-            self.bytes -= old.bytes;
+            self.bytes -= bytes;
             self.first += 1;
             if let Some(base) = self.base.get_mut(old.queue) {
                 *base = old.to;
@@ -252,20 +271,16 @@ mod tests {
         }
     }
 
-    fn sign(_: &Ring) -> Arc<str> {
-        "c".into()
-    }
-
     #[test]
     fn what_leaves_the_ring_moves_its_base() {
         let mut ring = Ring::default();
         assert_eq!(ring.add(&queue(0), 5), Some(0));
         assert_eq!(ring.add(&queue(1), 7), Some(1));
         assert_eq!(ring.add(&queue(0), 9), None);
-        ring.push(0, 6, 0, Vec::new(), 600, sign);
-        ring.push(1, 8, 0, Vec::new(), 600, sign);
+        ring.push(0, 6, 0, Vec::new(), 600);
+        ring.push(1, 8, 0, Vec::new(), 600);
         assert!(ring.reaches(&[5, 7]) && !ring.reaches(&[4, 7]) && !ring.reaches(&[5]));
-        ring.push(0, 7, 0, Vec::new(), 600, sign);
+        ring.push(0, 7, 0, Vec::new(), 600);
         assert_eq!((ring.first, ring.end(), ring.bytes()), (1, 3, 512));
         assert_eq!(
             (ring.base.as_slice(), ring.head.as_slice()),
@@ -277,5 +292,27 @@ mod tests {
             Some((1, 7, 8))
         );
         assert_eq!(ring.cursor(&[6]).brokers["a"].next, [6, 0]);
+    }
+
+    #[test]
+    fn encoded_forms_count_as_the_batch_they_belong_to() {
+        let mut ring = Ring::default();
+        ring.add(&queue(0), 0);
+        for at in 0..3 {
+            let records = vec![Arc::new(Record::for_test(0, at, 0, None, 1_000))];
+            ring.push(0, at + 1, 0, records, 10_000);
+        }
+        let before = ring.bytes();
+        let batch = Arc::clone(ring.get(1).unwrap());
+        let (text, grown) = batch.text("t", None, BodyFormat::Base64);
+        assert!(grown > 1_300 && grown == text.items.len());
+        assert_eq!(batch.text("t", None, BodyFormat::Base64).1, 0);
+        ring.grown(1, grown, 10_000);
+        assert_eq!((ring.first, ring.bytes()), (0, before + grown));
+        ring.grown(1, 4_000, 10_000);
+        assert_eq!((ring.first, ring.end()), (1, 3));
+        ring.grown(0, 4_000, 10_000);
+        ring.push(0, 4, 0, Vec::new(), 1_900);
+        assert_eq!((ring.first, ring.bytes()), (3, BATCH_BYTES));
     }
 }

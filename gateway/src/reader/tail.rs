@@ -137,9 +137,9 @@ impl Shared {
 }
 
 impl Joined {
-    /// Begins to follow queues of this view that are not known yet, from their beginning.
+    /// Begins to follow queues of this view that are not known yet, from their end.
     pub(crate) fn learn_now(&self, state: &AppState, view: &TopicView) {
-        self.tail.learn(state, &view.queues, false);
+        self.tail.learn(state, &view.queues);
     }
 }
 
@@ -213,17 +213,19 @@ impl Tail {
         }
     }
 
-    /// Begins to follow queues that are not known yet, from the given end or from their beginning.
-    pub(crate) fn learn(self: &Arc<Self>, state: &AppState, queues: &[QueueView], from_end: bool) {
+    /// Begins to follow queues that are not known yet, from their end; what is older is read by who wants it.
+    fn learn(self: &Arc<Self>, state: &AppState, queues: &[QueueView]) {
         let mut fresh = Vec::new();
         {
             let mut ring = self.ring.write();
             for queue in queues {
-                let at = if from_end { queue.max } else { 0 };
-                if let Some(number) = ring.add(queue, at) {
-                    fresh.push((number, queue.broker.clone(), queue.id, at));
+                if let Some(number) = ring.add(queue, queue.max) {
+                    fresh.push((number, queue.broker.clone(), queue.id, queue.max));
                 }
             }
+        }
+        if !fresh.is_empty() {
+            self.changed();
         }
         for (number, broker, queue_id, at) in fresh {
             let (tail, state) = (Arc::clone(self), state.clone());
@@ -238,21 +240,30 @@ impl Tail {
         }
     }
 
-    fn take(&self, state: &AppState, number: usize, page: Page) {
+    fn take(&self, number: usize, page: Page) {
+        self.change_ring(|ring, max| {
+            ring.push(number, page.next, page.deleted, page.records, max);
+        });
+        self.changed();
+    }
+
+    /// A batch of the ring has grown by so many bytes.
+    pub(crate) fn grown(&self, number: u64, bytes: usize) {
+        if bytes > 0 {
+            self.change_ring(|ring, max| ring.grown(number, bytes, max));
+        }
+    }
+
+    /// Changes what the ring holds, given the bytes it may hold.
+    fn change_ring(&self, change: impl FnOnce(&mut Ring, usize)) {
         let crowded = self.shared.bytes.load(Ordering::Relaxed) > RING_BYTES.2;
         let max = if crowded { RING_BYTES.1 } else { RING_BYTES.0 };
-        {
-            let mut ring = self.ring.write();
-            let before = ring.bytes();
-            let (keys, topic) = (&state.cursors, &self.topic);
-            ring.push(number, page.next, page.deleted, page.records, max, |ring| {
-                ring.cursor(&ring.head).encode(keys, topic)
-            });
-            let after = ring.bytes();
-            self.shared.bytes.fetch_add(after, Ordering::Relaxed);
-            self.shared.bytes.fetch_sub(before, Ordering::Relaxed);
-        }
-        self.changed();
+        let mut ring = self.ring.write();
+        let before = ring.bytes();
+        change(&mut ring, max);
+        let after = ring.bytes();
+        self.shared.bytes.fetch_add(after, Ordering::Relaxed);
+        self.shared.bytes.fetch_sub(before, Ordering::Relaxed);
     }
 
     /// Remembers whether a broker answers.
@@ -295,7 +306,7 @@ async fn begin(
         stop: CancellationToken::new(),
         shared,
     });
-    tail.learn(state, &view.queues, true);
+    tail.learn(state, &view.queues);
     let (watched, state, tracker) = (Arc::clone(&tail), state.clone(), state.tracker.clone());
     tracker.spawn(async move {
         let stop = watched.stop.clone();
@@ -328,7 +339,7 @@ async fn keep_looking(tail: &Arc<Tail>, state: &AppState) {
                 if anew {
                     return tail.end("the topic was deleted and made again");
                 }
-                tail.learn(state, &view.queues, false);
+                tail.learn(state, &view.queues);
             }
             Err(error) if error.code() == Code::TopicNotFound => {
                 return tail.end("the topic was deleted");
@@ -380,7 +391,7 @@ async fn follow(
                 pause = RETRY.0;
                 if page.next != at {
                     at = page.next;
-                    tail.take(state, number, page);
+                    tail.take(number, page);
                 }
             }
             Err(error) => {

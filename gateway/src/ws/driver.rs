@@ -10,6 +10,7 @@ use clock::Monotonic;
 use futures_util::stream::{FuturesUnordered, SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use openapi::ws::{ServerFrame, SocketLimits};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_tungstenite::tungstenite;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +21,7 @@ use super::jobs::{self, Done, Feed, Wanted};
 use super::outbound::{Outbound, Progress};
 use super::reader_fields::ReaderSubscribe;
 use super::reader_jobs::{self, Reading};
+use super::reader_session::TURNS;
 use super::session::{Session, Settings, close};
 use crate::params::{format_duration, format_time};
 use crate::state::AppState;
@@ -63,6 +65,8 @@ struct Driver {
     jobs: FuturesUnordered<Job>,
     feeds: HashMap<u32, Arc<Feed>>,
     readers: HashMap<u32, Reading>,
+    /// Taken by readers that bring messages.
+    turns: Arc<Semaphore>,
     /// While they are here, the brokers hear of the subscriptions.
     presences: HashMap<u32, Presence>,
     closing: Option<(u16, &'static str)>,
@@ -88,6 +92,7 @@ pub(super) async fn run(socket: WebSocket, state: AppState, name: String, member
         jobs: FuturesUnordered::new(),
         feeds: HashMap::new(),
         readers: HashMap::new(),
+        turns: Arc::new(Semaphore::new(TURNS)),
         presences: HashMap::new(),
         closing: None,
         drained: false,
@@ -341,7 +346,7 @@ impl Driver {
                 Action::OpenReader { sub, spec } => self.open_reader(sub, spec),
                 Action::Read { sub, wanted } => {
                     let reading = self.readers.get_mut(&sub);
-                    if let Some(job) = reading.and_then(|r| r.read(&self.state, sub, wanted)) {
+                    if let Some(job) = reading.and_then(|r| r.read(sub, wanted)) {
                         self.jobs.push(Box::pin(job));
                     }
                 }
@@ -407,7 +412,7 @@ impl Driver {
 
     fn open_reader(&mut self, sub: u32, spec: Box<ReaderSubscribe>) {
         self.readers.insert(sub, Reading::default());
-        let job = reader_jobs::open(self.state.clone(), sub, spec);
+        let job = reader_jobs::open(self.state.clone(), Arc::clone(&self.turns), sub, spec);
         self.jobs.push(Box::pin(job));
     }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::action::Event;
 use super::jobs::{Done, refusal};
 use super::reader_fields::ReaderSubscribe;
-use super::subscription::TURN_BYTES;
 use crate::error::{ApiError, Code};
 use crate::params::{check_namespace, check_topic};
 use crate::reader::{Feed, FeedOptions, Origin, TagFilter, Wanted};
@@ -39,29 +39,24 @@ impl Reading {
     /// A read in place of the one under way, if any: only one that watches is ever replaced.
     pub(super) fn read(
         &mut self,
-        state: &AppState,
         sub: u32,
         wanted: Wanted,
     ) -> Option<impl Future<Output = Done> + Send + use<>> {
         self.stop.cancel();
         self.stop = CancellationToken::new();
         let (feed, stop) = (Arc::clone(self.feed.as_ref()?), self.stop.clone());
-        let answers = Arc::clone(&state.answers);
         Some(async move {
             let reading = async {
                 let mut feed = feed.lock().await;
                 let mut wanted = wanted;
                 loop {
-                    // Messages stay with the broker while clients have yet to take as many as the gateway may hold.
-                    drop(answers.take(TURN_BYTES).await);
-                    match feed.next(wanted).await {
+                    match feed.next(&mut wanted).await {
                         // The tail says when the topic is gone for good.
                         Err(error)
                             if error.code().retryable() || error.code() == Code::TopicNotFound =>
                         {
                             tracing::debug!(%error, "read of a topic failed");
                             tokio::time::sleep(RETRY).await;
-                            wanted.skip &= wanted.max > 0;
                         }
                         result => return result,
                     }
@@ -76,14 +71,24 @@ impl Reading {
     }
 }
 
-pub(super) async fn open(state: AppState, sub: u32, spec: Box<ReaderSubscribe>) -> Done {
+/// `turns` are those of the socket.
+pub(super) async fn open(
+    state: AppState,
+    turns: Arc<Semaphore>,
+    sub: u32,
+    spec: Box<ReaderSubscribe>,
+) -> Done {
     Done::ReaderOpened {
         sub,
-        result: look_up(&state, &spec).await.map(Box::new),
+        result: look_up(&state, turns, &spec).await.map(Box::new),
     }
 }
 
-async fn look_up(state: &AppState, spec: &ReaderSubscribe) -> Result<(Feed, Arc<str>), ApiError> {
+async fn look_up(
+    state: &AppState,
+    turns: Arc<Semaphore>,
+    spec: &ReaderSubscribe,
+) -> Result<(Feed, Arc<str>), ApiError> {
     check_namespace(&spec.ns)?;
     check_topic(&spec.topic)?;
     let filter = match &spec.tag {
@@ -97,6 +102,7 @@ async fn look_up(state: &AppState, spec: &ReaderSubscribe) -> Result<(Feed, Arc<
         format: spec.body_format,
         max_rate: spec.max_rate,
         latest_by_key: spec.latest_by_key,
+        turns,
     };
     Feed::open(state, options, &origin).await
 }

@@ -1,15 +1,19 @@
 //! What the session does for its reader subscriptions.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use openapi::ws::{OkBody, RequestId, ServerFrame, SubscriptionState};
 
 use super::action::{Action, Refusal};
 use super::reader_fields::{OnSlow, ReaderSubscribe};
-use super::reader_sub::{ReaderPhase, ReaderSub};
+use super::reader_sub::{ReaderPhase, ReaderSub, Ready};
 use super::session::{QUEUE_BYTES, QUEUE_FRAMES, Session, close};
 use super::subscription::TURN_BYTES;
 use crate::reader::{Chunk, GapReason, State};
+
+/// Chunks of readers that wait for room in the outbound queue at a time.
+pub(super) const TURNS: usize = QUEUE_BYTES / TURN_BYTES;
 
 impl Session {
     /// A new reader subscription whose name and number were checked.
@@ -74,7 +78,11 @@ impl Session {
             return;
         }
         if let (Some(text), Some(cursor)) = (chunk.text, chunk.cursor) {
-            sub.ready = Some((text, cursor));
+            sub.ready = Some(Ready {
+                text,
+                cursor,
+                _room: chunk.room,
+            });
         }
         if let Some(state) = chunk.state {
             self.reader_state(number, state);
@@ -116,57 +124,55 @@ impl Session {
         }
     }
 
-    /// Sends what is ready as far as there is room, then asks for what the credit allows.
-    pub(super) fn serve_readers(&mut self) {
-        let numbers: Vec<u32> = self.readers.keys().copied().collect();
-        for number in &numbers {
-            self.send_ready(*number);
+    /// Sends what is ready as far as there is room, reader by reader; whether anything was sent.
+    pub(super) fn send_ready(&mut self) -> bool {
+        let mut sent = false;
+        while let Some(number) = self.next_ready() {
+            let (bytes, frames) = self.queued();
+            let fits =
+                |len: usize| frames == 0 || (frames < QUEUE_FRAMES && bytes + len <= QUEUE_BYTES);
+            let Some(sub) = self.readers.get_mut(&number) else {
+                break;
+            };
+            // One that does not fit is not overtaken by smaller ones.
+            let Some(ready) = sub.ready.take_if(|r| fits(r.text.items.len())) else {
+                break;
+            };
+            let frame = sub.frame(&ready.text, &ready.cursor);
+            self.push_text(frame);
+            (self.last_sent, sent) = (number, true);
         }
+        sent
+    }
+
+    /// The reader whose messages are sent next.
+    fn next_ready(&self) -> Option<u32> {
+        let behind = (Bound::Excluded(self.last_sent), Bound::Unbounded);
+        let mut from_there = self.readers.range(behind).chain(&self.readers);
+        let next = from_there.find(|(_, sub)| sub.ready.is_some());
+        next.map(|(number, _)| *number)
+    }
+
+    /// Readers whose messages wait for room.
+    pub(super) fn ready(&self) -> usize {
+        let readers = self.readers.values();
+        readers.filter(|sub| sub.ready.is_some()).count()
+    }
+
+    /// Asks for what the credit of the readers allows. However many wait, few bring messages at a time: each has to
+    /// have one of [`TURNS`].
+    pub(super) fn ask_readers(&mut self) {
         if self.is_draining() {
             return;
         }
-        // Whoever read last comes last.
-        let after = numbers.partition_point(|n| *n <= self.last_reader);
-        for number in numbers[after..].iter().chain(&numbers[..after]) {
-            let room = self.has_room();
-            let Some(sub) = self.readers.get_mut(number) else {
-                continue;
-            };
+        let room = !self.is_full();
+        for (number, sub) in &mut self.readers {
             if let Some(wanted) = sub.wish(room) {
-                if wanted.max > 0 {
-                    self.last_reader = *number;
-                }
                 self.out.push(Action::Read {
                     sub: *number,
                     wanted,
                 });
             }
         }
-    }
-
-    fn send_ready(&mut self, number: u32) {
-        let (bytes, frames) = self.queued();
-        let Some(sub) = self.readers.get_mut(&number) else {
-            return;
-        };
-        let fits = |len: usize| frames < QUEUE_FRAMES && bytes + len <= QUEUE_BYTES;
-        if let Some((text, cursor)) = sub
-            .ready
-            .take_if(|(t, _)| frames == 0 || fits(t.items.len()))
-        {
-            let frame = sub.frame(&text, &cursor);
-            self.push_text(frame);
-        }
-    }
-
-    /// Reads under way, each of which may bring [`TURN_BYTES`].
-    pub(super) fn reading(&self) -> usize {
-        let busy = |sub: &&ReaderSub| sub.phase == ReaderPhase::Reading || sub.ready.is_some();
-        self.readers.values().filter(busy).count()
-    }
-
-    fn has_room(&self) -> bool {
-        let (bytes, _) = self.queued();
-        !self.is_full() && bytes + (self.reading() + 1) * TURN_BYTES <= QUEUE_BYTES
     }
 }

@@ -6,7 +6,7 @@ use openapi::ws::{RequestId, SubscriptionState};
 
 use super::reader_fields::{OnSlow, ReaderSubscribe};
 use super::subscription::CREDIT_MAX;
-use crate::reader::{Text, Wanted};
+use crate::reader::{Room, Text, Wanted};
 
 /// What the driver is at for this subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +21,16 @@ pub(super) enum ReaderPhase {
     Watching,
 }
 
+/// Messages to send.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) text: Arc<Text>,
+    /// After them.
+    pub(super) cursor: Arc<str>,
+    /// Until they are a frame.
+    pub(super) _room: Option<Room>,
+}
+
 /// State of one reader subscription.
 #[derive(Debug)]
 pub(super) struct ReaderSub {
@@ -29,8 +39,8 @@ pub(super) struct ReaderSub {
     pub(super) open_id: Option<RequestId>,
     pub(super) phase: ReaderPhase,
     pub(super) state: SubscriptionState,
-    /// Messages that wait for room in the outbound queue, and the cursor after them.
-    pub(super) ready: Option<(Arc<Text>, Arc<str>)>,
+    /// Messages that wait for room in the outbound queue.
+    pub(super) ready: Option<Ready>,
     credit: u64,
     bytes: Option<u64>,
     seq: u64,

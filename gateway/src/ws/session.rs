@@ -96,8 +96,10 @@ pub(super) struct Session {
     next_token: u64,
     /// Subscription after which the next turn begins.
     last_turn: u32,
-    /// Reader that asked last.
-    pub(super) last_reader: u32,
+    /// Reader that sent last.
+    pub(super) last_sent: u32,
+    /// A group had a turn while messages of a reader waited for room.
+    overtaken: bool,
     heart: Heartbeat,
     queued_bytes: usize,
     queued_frames: usize,
@@ -124,7 +126,8 @@ impl Session {
             next_sub: 1,
             next_token: 1,
             last_turn: 0,
-            last_reader: 0,
+            last_sent: 0,
+            overtaken: false,
             queued_bytes: 0,
             queued_frames: 0,
             moved_at: now,
@@ -212,10 +215,9 @@ impl Session {
         if let Some(deadline) = self.draining {
             at = at.min(deadline);
         }
+        let may_pop = self.may_pop();
         for sub in self.subs.values() {
-            if self.may_pop()
-                && let Some(wish) = sub.wishes_at()
-            {
+            if may_pop && let Some(wish) = sub.wishes_at() {
                 at = at.min(wish);
             }
             at = sub.look_at().map_or(at, |look| at.min(look));
@@ -241,7 +243,7 @@ impl Session {
         !self.closing
             && self.draining.is_none()
             && !self.is_full()
-            && self.queued_bytes + (popping + self.reading() + 1) * TURN_BYTES <= QUEUE_BYTES
+            && self.queued_bytes + (popping + self.ready() + 1) * TURN_BYTES <= QUEUE_BYTES
     }
 
     /// Everything that follows from time and state alone.
@@ -279,8 +281,8 @@ impl Session {
         }
         self.tend_leases(now);
         if !self.closing {
-            self.deliver(now);
-            self.serve_readers();
+            self.take_turns(now);
+            self.ask_readers();
             self.pop(now);
         }
         if self
@@ -336,6 +338,19 @@ impl Session {
                     state,
                 });
             }
+        }
+    }
+
+    /// Messages of readers and of groups in turn: those that wait for more room than there is are overtaken once.
+    fn take_turns(&mut self, now: Monotonic) {
+        if self.send_ready() {
+            self.overtaken = false;
+        }
+        let waiting = self.ready() > 0;
+        if !(waiting && self.overtaken) {
+            let frames = self.queued_frames;
+            self.deliver(now);
+            self.overtaken = waiting && self.queued_frames > frames;
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{CALL, CHUNK_BYTES, CHUNK_MESSAGES, Chunk, Feed, GapReason, Wanted};
+use super::{CALL, CHUNK_BYTES, CHUNK_MESSAGES, CHUNK_ROOM, Chunk, Feed, GapReason, Room, Wanted};
 use crate::error::{ApiError, Code};
 use crate::reader::merge::{Limits, Merge, Order};
 use crate::reader::view::{self, Opened};
@@ -14,22 +14,33 @@ use crate::reader::view::{self, Opened};
 const BUFFER_MAX: usize = 256 * 1024;
 /// Messages examined in one step of catching up.
 const STEP_SCAN: u64 = 20_000;
-/// Pause while a broker does not answer.
+/// Pause after a step that went nowhere, such as while a broker does not answer.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Feed {
     /// A step towards the live tail: old messages from the brokers. `None` = look again.
     pub(super) async fn catch_up(&mut self, wanted: Wanted) -> Result<Option<Chunk>, ApiError> {
-        let deadline = Instant::now() + CALL;
-        let mut merge = match self.merge.take().filter(|m| !m.is_done()) {
-            Some(merge) => merge,
-            None => match self.new_merge(deadline).await? {
-                Some(merge) => merge,
-                None => {
-                    tokio::time::sleep(PAUSE).await;
-                    return Ok(None);
+        let turn = self.turn().await;
+        // What was read ahead is forgotten rather than held while there is no memory for more.
+        let kept = self.merge.take().filter(|(m, _)| !m.is_done());
+        let kept = kept.and_then(|(merge, mut held)| {
+            let missing = (BUFFER_MAX + CHUNK_ROOM).saturating_sub(held.bytes());
+            held.grow(missing).then_some((merge, held))
+        });
+        let (mut merge, held, deadline) = match kept {
+            Some((merge, held)) => (merge, held, Instant::now() + CALL),
+            None => {
+                let held = self.state.answers.take(BUFFER_MAX + CHUNK_ROOM).await;
+                let deadline = Instant::now() + CALL;
+                match self.new_merge(deadline).await? {
+                    Some(merge) => (merge, held, deadline),
+                    None => {
+                        drop((held, turn));
+                        tokio::time::sleep(PAUSE).await;
+                        return Ok(None);
+                    }
                 }
-            },
+            }
         };
         let max = usize::try_from(wanted.max)
             .unwrap_or(CHUNK_MESSAGES)
@@ -68,14 +79,18 @@ impl Feed {
         } else {
             self.given(&records, gaps)
         };
-        if records.len() < max || usize::try_from(wanted.max).is_ok_and(|w| w > max) {
+        let (count, bytes) = chunk.text.as_ref().map_or((0, 0), |t| (t.count, t.bytes));
+        let more = wanted.max > count && wanted.bytes.is_none_or(|left| left > bytes);
+        if more && !stuck && !merge.is_done() {
             // More is wanted at once: what was read ahead is kept for it.
-            self.merge = (!merge.is_done() && !stuck).then_some(merge);
+            let ahead = self.state.answers.hold(merge.ahead());
+            self.merge = Some((merge, ahead));
         }
+        let chunk = chunk.within(Room { held, _turn: turn });
         if chunk.text.is_some() || !chunk.gaps.is_empty() {
             return Ok(Some(chunk));
         }
-        if stuck && before == places {
+        if before == places {
             tokio::time::sleep(PAUSE).await;
         }
         Ok(None)

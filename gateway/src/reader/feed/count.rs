@@ -47,23 +47,25 @@ impl Feed {
                 .map(|(i, h)| u64::try_from(h - self.place(i)).unwrap_or(0));
             return Ok((ahead.sum(), true));
         };
-        if self
-            .number
-            .is_some_and(|n| n >= self.tail.ring.read().first)
-        {
-            let ring = self.tail.ring.read();
-            let batches = (self.number.unwrap_or(0)..ring.end()).filter_map(|n| ring.get(n));
-            let within = |b: &Batch, r: &Record| {
-                r.offset >= self.place(b.queue) && head.get(b.queue).is_some_and(|h| r.offset < *h)
-            };
-            let matching = batches.flat_map(|b| {
-                b.records
-                    .iter()
-                    .filter(|r| within(b, r) && wants(Some(filter), r))
-            });
-            return Ok((matching.count() as u64, true));
+        match self.count_in_ring(filter, head) {
+            Some(count) => Ok((count, true)),
+            None => self.count_at_brokers(filter, head).await,
         }
-        self.count_at_brokers(filter, head).await
+    }
+
+    /// Matching messages up to these offsets, where the ring has them all.
+    fn count_in_ring(&self, filter: &TagFilter, head: &[i64]) -> Option<u64> {
+        let ring = self.tail.ring.read();
+        let batches = (self.next_in(&ring)?..ring.end()).filter_map(|n| ring.get(n));
+        let within = |b: &Batch, r: &Record| {
+            r.offset >= self.place(b.queue) && head.get(b.queue).is_some_and(|h| r.offset < *h)
+        };
+        let matching = batches.flat_map(|b| {
+            b.records
+                .iter()
+                .filter(|r| within(b, r) && wants(Some(filter), r))
+        });
+        Some(matching.count() as u64)
     }
 
     pub(super) async fn count_at_brokers(

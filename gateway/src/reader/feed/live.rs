@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::{CHUNK_BYTES, Chunk, Feed, GapReason, Step, Wanted};
-use crate::reader::ring::{Batch, wants};
+use crate::reader::ring::{Batch, Ring, wants};
 use crate::upstream::Record;
 
 impl Feed {
     /// One batch of the ring.
-    pub(super) fn plain(&mut self, wanted: Wanted) -> Step {
+    pub(super) async fn plain(&mut self, wanted: Wanted) -> Step {
+        let mut free = None;
         loop {
             let (batch, number) = match self.batch() {
                 Ok(found) => found,
@@ -20,31 +21,38 @@ impl Feed {
                     None => continue,
                 }
             }
+            let Some(room) = free.take() else {
+                free = Some(self.room().await);
+                continue;
+            };
             let at = self.place(batch.queue);
             let filter = self.options.filter.as_ref();
             let bytes = wanted.bytes.map_or(CHUNK_BYTES, |b| {
                 usize::try_from(b).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES)
             });
             if at == batch.from {
-                let text = batch.text(&self.options.topic, filter, self.options.format);
+                let (text, grown) = batch.text(&self.options.topic, filter, self.options.format);
+                self.tail.grown(number, grown);
                 let fits =
                     text.count <= wanted.max && (text.bytes <= bytes as u64 || text.count == 1);
                 if text.count == 0 || fits {
                     self.move_to(batch.queue, batch.to);
                     self.number = Some(number + 1);
                     if text.count == 0 {
+                        free = Some(room);
                         continue;
                     }
                     let cursor = if self.aligned {
-                        Arc::clone(&batch.cursor)
+                        self.shared_cursor(&batch, number)
                     } else {
                         self.cursor()
                     };
-                    return Step::Give(Chunk {
+                    let chunk = Chunk {
                         text: Some(text),
                         cursor: Some(cursor),
                         ..Chunk::default()
-                    });
+                    };
+                    return Step::Give(chunk.within(room));
                 }
             }
             let max = usize::try_from(wanted.max).unwrap_or(usize::MAX);
@@ -68,15 +76,35 @@ impl Feed {
                 self.number = Some(number + 1);
             }
             if !taken.is_empty() {
-                return Step::Give(self.given(&taken, Vec::new()));
+                return Step::Give(self.given(&taken, Vec::new()).within(room));
             }
+            free = Some(room);
         }
+    }
+
+    /// The cursor of all who have taken everything up to and with this batch, made by the first who asks.
+    fn shared_cursor(&self, batch: &Batch, number: u64) -> Arc<str> {
+        let mut made = 0;
+        let cursor = batch.cursor.get_or_init(|| {
+            let cursor = self.cursor();
+            made = cursor.len();
+            cursor
+        });
+        self.tail.grown(number, made);
+        Arc::clone(cursor)
+    }
+
+    /// The number of the next batch while everything before it was given: not where it has left the ring, nor where
+    /// the ring has begun to follow another queue, whose older messages may be missing.
+    pub(super) fn next_in(&self, ring: &Ring) -> Option<u64> {
+        self.number
+            .filter(|n| *n >= ring.first && self.known == ring.queues.len())
     }
 
     /// The next batch of the ring.
     pub(super) fn batch(&mut self) -> Result<(Arc<Batch>, u64), Step> {
         let ring = self.tail.ring.read();
-        let Some(number) = self.number.filter(|n| *n >= ring.first) else {
+        let Some(number) = self.next_in(&ring) else {
             return Err(Step::Behind);
         };
         match ring.get(number) {

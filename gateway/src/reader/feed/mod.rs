@@ -9,6 +9,7 @@ mod thinned;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::filter::TagFilter;
@@ -19,6 +20,7 @@ use super::ring::{Text, encode};
 use super::tail::Joined;
 use super::view::{self, Opened, TopicView};
 use crate::error::ApiError;
+use crate::memory::Held;
 use crate::render::BodyFormat;
 use crate::state::AppState;
 use crate::upstream::Record;
@@ -27,6 +29,8 @@ use crate::upstream::Record;
 const CHUNK_MESSAGES: usize = 64;
 /// Bytes of bodies in one chunk; a larger message goes alone.
 const CHUNK_BYTES: usize = 192 * 1024;
+/// Memory taken for a chunk while it is made.
+const CHUNK_ROOM: usize = 256 * 1024;
 /// A broker call of a feed.
 const CALL: Duration = Duration::from_secs(10);
 
@@ -40,6 +44,8 @@ pub(crate) struct FeedOptions {
     pub(crate) max_rate: Option<u32>,
     /// Only the newest of each key within a window.
     pub(crate) latest_by_key: bool,
+    /// Chunks that the socket takes at a time, those of its other readers included.
+    pub(crate) turns: Arc<Semaphore>,
 }
 
 /// Why messages were skipped.
@@ -81,6 +87,26 @@ pub(crate) struct Chunk {
     pub(crate) text: Option<Arc<Text>>,
     /// After the messages; set with `text`.
     pub(crate) cursor: Option<Arc<str>>,
+    /// For `text`.
+    pub(crate) room: Option<Room>,
+}
+
+/// The memory of a chunk and its turn at the socket, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Room {
+    held: Held,
+    _turn: Option<OwnedSemaphorePermit>,
+}
+
+impl Chunk {
+    /// With what was taken for it cut down to what it is.
+    fn within(mut self, mut room: Room) -> Self {
+        if let Some(text) = &self.text {
+            room.held.set(text.items.len());
+            self.room = Some(room);
+        }
+        self
+    }
 }
 
 /// How much may be given.
@@ -106,7 +132,10 @@ pub(crate) struct Feed {
     number: Option<u64>,
     /// The places are those of the ring before batch `number`.
     aligned: bool,
-    merge: Option<Merge>,
+    /// Queues of the ring when this feed joined it.
+    known: usize,
+    /// What was read ahead while catching up, and its memory.
+    merge: Option<(Merge, Held)>,
     pace: Option<Pace>,
     told: State,
 }
@@ -147,6 +176,7 @@ impl Feed {
             places: Vec::new(),
             number: None,
             aligned: false,
+            known: 0,
             merge: None,
             told: State::Active,
             tail,
@@ -185,19 +215,22 @@ impl Feed {
         cursor.encode(&self.state.cursors, &self.options.topic)
     }
 
-    /// The next messages, or news. Dropping the future loses nothing.
+    /// The next messages, or news. Dropping the future loses nothing. `wanted.skip` is cleared once that is done.
     ///
     /// # Errors
     /// What a broker answers for good.
-    pub(crate) async fn next(&mut self, wanted: Wanted) -> Result<Chunk, ApiError> {
-        if wanted.skip
-            && let Some(gap) = self.skip().await?
-        {
-            return Ok(Chunk {
-                gaps: vec![gap],
-                ..Chunk::default()
-            });
+    pub(crate) async fn next(&mut self, wanted: &mut Wanted) -> Result<Chunk, ApiError> {
+        if wanted.skip {
+            let gap = self.skip().await?;
+            wanted.skip = false;
+            if let Some(gap) = gap {
+                return Ok(Chunk {
+                    gaps: vec![gap],
+                    ..Chunk::default()
+                });
+            }
         }
+        let wanted = *wanted;
         loop {
             let mut changes = self.tail.changes();
             changes.mark_unchanged();
@@ -226,7 +259,7 @@ impl Feed {
             let step = if self.pace.is_some() || self.options.latest_by_key {
                 self.thinned(wanted).await
             } else {
-                self.plain(wanted)
+                self.plain(wanted).await
             };
             match step {
                 Step::Give(chunk) => return Ok(chunk),
@@ -255,10 +288,26 @@ impl Feed {
     fn try_join(&mut self) {
         let ring = self.tail.ring.read();
         if ring.reaches(&self.places) {
-            let first = ring.first;
+            let (first, known) = (ring.first, ring.queues.len());
             drop(ring);
+            self.known = known;
             (self.number, self.aligned, self.merge) = (Some(first), false, None);
         }
+    }
+
+    /// Room for a chunk. Messages stay with the broker, and the ring goes on, while clients have yet to take as many as
+    /// the socket or the gateway may hold.
+    async fn room(&self) -> Room {
+        let turn = self.turn().await;
+        Room {
+            held: self.state.answers.take(CHUNK_ROOM).await,
+            _turn: turn,
+        }
+    }
+
+    async fn turn(&self) -> Option<OwnedSemaphorePermit> {
+        // Nobody closes it.
+        Arc::clone(&self.options.turns).acquire_owned().await.ok()
     }
 
     fn gap(&self, reason: GapReason, skipped: u64, exact: bool, from: Arc<str>) -> Gap {
@@ -281,10 +330,10 @@ impl Feed {
         });
         let cursor = text.as_ref().map(|_| self.cursor());
         Chunk {
-            state: None,
             gaps,
             text,
             cursor,
+            ..Chunk::default()
         }
     }
 }
@@ -300,7 +349,7 @@ mod tests {
     /// A waiting reader is part of an idle socket, which may take 16 KiB in all.
     #[test]
     fn a_reader_that_waits_takes_little_memory() {
-        let waiting = size(|mut feed, wanted| async move { feed.next(wanted).await });
+        let waiting = size(|mut feed, mut wanted| async move { feed.next(&mut wanted).await });
         assert!(waiting < 6 * 1024, "{waiting} bytes");
     }
 }

@@ -41,9 +41,10 @@ impl Feed {
         {
             tokio::time::sleep_until(pace.next()).await;
         }
+        let room = self.room().await;
         let run: Vec<(usize, Arc<Record>)> = {
             let ring = self.tail.ring.read();
-            let Some(first) = self.number.filter(|n| *n >= ring.first) else {
+            let Some(first) = self.next_in(&ring) else {
                 return Step::Behind;
             };
             let batches = (first..ring.end()).filter_map(|n| ring.get(n));
@@ -67,7 +68,7 @@ impl Feed {
             self.move_to(*queue, record.offset + 1);
         }
         // Batches that are taken to their end are stepped over by the next call.
-        Step::Give(self.thinned_chunk(&kept, looked, from))
+        Step::Give(self.thinned_chunk(&kept, looked, from).within(room))
     }
 
     /// Which messages of a run are given, and how many of the run that decides about.

@@ -19,6 +19,9 @@ use node::Context;
 use remoting::{Client, ClientOptions, Responder, Service};
 use serde_json::{Value, json};
 use support::{Fixture, SOON, number, pull, request};
+
+/// Long enough for what is pushed to a member to have come.
+const QUIET: Duration = Duration::from_millis(300);
 use tokio::sync::mpsc;
 use wire::{Command, Language, RequestCode, ResponseCode};
 
@@ -269,7 +272,8 @@ async fn the_others_hear_at_once_that_a_member_died() {
         }
     };
     tokio::time::timeout(SOON, left).await.unwrap();
-    assert!(one.pushed.try_recv().is_err());
+    let pushed = tokio::time::timeout(QUIET, one.pushed.recv()).await;
+    assert!(pushed.is_err(), "{pushed:?}");
 }
 
 fn queues(code: RequestCode, client: &str, ids: &[i32]) -> Command {

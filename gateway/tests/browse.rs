@@ -262,7 +262,7 @@ async fn a_wait_ends_with_the_first_message_of_any_queue() {
     assert!(texts(&none).is_empty() && none["caughtUp"] == true);
     let took = start.elapsed();
     assert!(
-        (Duration::from_millis(280)..Duration::from_millis(1_500)).contains(&took),
+        (Duration::from_millis(280)..Duration::from_secs(15)).contains(&took),
         "{took:?}"
     );
     let mut query = format!("from={}&wait=20s&tag=wanted", text(&none, "cursor"));
@@ -277,7 +277,7 @@ async fn a_wait_ends_with_the_first_message_of_any_queue() {
         let (page, ()) = tokio::join!(waiting, sending);
         assert_eq!(texts(&page), [format!("w{round}")]);
         assert!(
-            start.elapsed() < Duration::from_secs(3),
+            start.elapsed() < Duration::from_secs(15),
             "{:?}",
             start.elapsed()
         );

@@ -151,6 +151,7 @@ async fn what_was_deleted_does_not_come_back_with_a_master_that_was_down() {
         .await;
     cluster.ready(2).await;
     assert!(topic_at(&cluster, 1, "t").await.is_none());
+    // Both ask each other every second: another round would bring it back by now.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     assert!(topic_at(&cluster, 0, "t").await.is_none());
     assert_eq!(cluster.ns("GET", "/topics/t", "").await.status, 404);

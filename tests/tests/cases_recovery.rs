@@ -317,15 +317,7 @@ fn one_flipped_bit_in_a_derived_file_costs_nothing() {
 fn a_group_is_told_which_unread_messages_retention_deleted() {
     within(SLOW, async {
         let dir = tempfile::tempdir().unwrap();
-        let flags = [
-            "--segment-size",
-            "1MiB",
-            "--broker-retention-time",
-            "3s",
-            "--broker-retention-check-interval",
-            "200ms",
-        ];
-        let mut gantry = Gantry::up(dir.path(), &flags).unwrap();
+        let mut gantry = Gantry::up(dir.path(), &["--segment-size", "1MiB"]).unwrap();
         let rest = Rest::new(gantry.addr("gateway"));
         let broker = gantry.addr("broker");
         let client = Native::connect(broker).await.unwrap();
@@ -349,14 +341,18 @@ fn a_group_is_told_which_unread_messages_retention_deleted() {
         }
         let logs = || files(&dir.path().join("data"), "commitlog").len();
         let full = logs();
-        tokio::time::sleep(Duration::from_millis(3200)).await;
         gantry.kill9().unwrap();
-        gantry.start_again().unwrap();
+        let retention = ["--broker-retention-time", "3s"];
+        let often = ["--broker-retention-check-interval", "200ms"];
+        let flags = [retention, often].concat();
+        gantry.start_with(&flags).unwrap();
         let until = tokio::time::Instant::now() + Duration::from_secs(20);
         while logs() >= full {
             assert!(tokio::time::Instant::now() < until, "nothing is deleted");
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        gantry.kill9().unwrap();
+        gantry.start_again().unwrap();
         let client = Native::connect(broker).await.unwrap();
         client
             .send_batch("kept", 0, &batch(3000))

@@ -67,22 +67,17 @@ fn topics(
     entries: &[ConfigEntry],
     from: &str,
 ) -> Result<Vec<ConfigTaken>, BrokerError> {
-    let (mut results, mut changed, mut failed) = (Vec::new(), false, None);
+    let (mut results, mut failed) = (Vec::new(), None);
     for entry in entries {
         match one_topic(broker, entry, from) {
-            Ok((taken, new)) => {
-                changed |= new;
-                results.push(taken);
-            }
+            Ok(taken) => results.push(taken),
             Err(error) => {
                 failed = Some(error);
                 break;
             }
         }
     }
-    if changed {
-        broker.save_topics()?;
-    }
+    broker.save_topics()?;
     failed.map_or(Ok(results), Err)
 }
 
@@ -90,18 +85,16 @@ fn one_topic(
     broker: &Arc<Broker>,
     entry: &ConfigEntry,
     from: &str,
-) -> Result<(ConfigTaken, bool), BrokerError> {
+) -> Result<ConfigTaken, BrokerError> {
     let name = &entry.name;
     topic::check_change(name)?;
     let version_here = || broker.topics.get(name).map(|config| config.version());
     if entry.config.is_null() {
         let buried = topic::bury(broker, name, entry.version, deleted_at(broker, entry))?;
         note_outlived(buried, "topic", entry);
-        // Written with the rest.
-        let new = matches!(buried, Buried::Remembered | Buried::Outlived);
         let taken = version_here().is_none();
         let version = version_here().unwrap_or_else(|| broker.topics.deleted_in(name));
-        return Ok((mark(name, taken, version), new));
+        return Ok(mark(name, taken, version));
     }
     let theirs: TopicConfig = parse(entry)?;
     if theirs.topic_name != *name || !theirs.is_levelled(name) {
@@ -131,11 +124,10 @@ fn one_topic(
         },
     );
     let version = here.map_or_else(|| broker.topics.deleted_in(name), |here| here.version());
-    let new = change.is_some_and(|change| change.changed);
-    if new {
+    if change.is_some_and(|change| change.changed) {
         tracing::info!(topic = %name, version, from, "topic taken from a peer");
     }
-    Ok((mark(name, taken, version), new))
+    Ok(mark(name, taken, version))
 }
 
 fn groups(
@@ -156,9 +148,7 @@ fn groups(
             }
         }
     }
-    if !changed.is_empty() {
-        broker.save_groups()?;
-    }
+    broker.save_groups()?;
     for (group, gone) in changed {
         for topic in gone {
             broker.subscription_removed(group, &topic);

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clock::{Clock, Monotonic};
@@ -36,7 +36,6 @@ use crate::routes::Routes;
 use crate::settings::LiveSettings;
 use crate::stats::Stats;
 use crate::topic::{PERM_READ_WRITE, TopicConfig, TopicTable};
-use crate::unsaved::Unsaved;
 use crate::version::DataVersion;
 
 /// Longest blocking wait for a flush.
@@ -131,12 +130,6 @@ pub(crate) struct Broker {
     pub(crate) settings_file: ConfigFile,
     /// Version of the changed settings.
     pub(crate) settings_version: Mutex<DataVersion>,
-    /// Topics that are being made.
-    pub(crate) unsaved: Unsaved,
-    /// Held by who writes the table for them.
-    pub(crate) topics_saving: Mutex<()>,
-    /// Sequence of the table as it is on the disk.
-    pub(crate) topics_saved: AtomicU64,
     /// `config/topics.json`.
     pub(crate) topics_file: ConfigFile,
     /// `config/subscriptionGroup.json`.
@@ -202,8 +195,8 @@ impl Broker {
         Ok(self.store.append(draft)?)
     }
 
-    /// Creates the topic unless it exists, writes the table, and starts the registration.
-    /// Blocks on the disk when it creates.
+    /// Creates the topic unless it exists, writes the table unless its file has the topic, and starts the registration.
+    /// Blocks on the disk when it writes.
     ///
     /// # Errors
     /// The table is full or cannot be written.
@@ -213,37 +206,27 @@ impl Broker {
     ) -> Result<Arc<TopicConfig>, BrokerError> {
         let name = config.topic_name.clone();
         if let Some(known) = self.topics.get(&name)
-            && !self.unsaved.contains(&name)
+            && !self.topics.is_unsaved(&name)
         {
             return Ok(known);
         }
-        // Whoever comes meanwhile sees the topic and must not be answered before the table is on the disk.
-        let _making = self.unsaved.enter(&name);
         let change = self
             .topics
             .ensure(config, self.now_ms())
             .ok_or(BrokerError::Full("topic"))?;
-        let sequence = self.topics.sequence();
-        // One write serves all that came while the one before was under way.
-        let _alone = self.topics_saving.lock();
-        if self.topics_saved.load(Ordering::Acquire) < sequence {
-            self.save_topics()?;
-        }
+        self.save_topics()?;
         Ok(change.config)
     }
 
-    /// Writes the topic table and tells the name servers. Blocks on the disk.
+    /// Writes the topic table unless its file has every change, and tells the name servers. Blocks on the disk.
     ///
     /// # Errors
     /// The table cannot be written.
     pub(crate) fn save_topics(&self) -> Result<(), BrokerError> {
-        let mut sequence = 0;
-        self.topics_file.write_twice(|| {
-            sequence = self.topics.sequence();
-            self.topics.to_json()
-        })?;
-        self.topics_saved.fetch_max(sequence, Ordering::AcqRel);
-        self.registration.changed();
+        let write = || self.topics_file.write_twice(|| self.topics.to_json());
+        if self.topics.save(write)? {
+            self.registration.changed();
+        }
         Ok(())
     }
 
@@ -260,7 +243,9 @@ impl Broker {
     /// # Errors
     /// No such group and not to be created, a bad name, a full table, or the table cannot be written.
     pub(crate) fn ensure_group(&self, group: &str) -> Result<Arc<GroupConfig>, BrokerError> {
-        if let Some(known) = self.groups.get(group) {
+        if let Some(known) = self.groups.get(group)
+            && !self.groups.is_unsaved(group)
+        {
             return Ok(known);
         }
         if !self.live.create_groups() && !names::is_system_group(group) {
@@ -271,18 +256,17 @@ impl Broker {
             .groups
             .ensure(group, self.now_ms())
             .ok_or(BrokerError::Full("group"))?;
-        if change.changed {
-            self.save_groups()?;
-        }
+        self.save_groups()?;
         Ok(change.config)
     }
 
-    /// Writes the group table. Blocks on the disk.
+    /// Writes the group table unless its file has every change. Blocks on the disk.
     ///
     /// # Errors
     /// The table cannot be written.
     pub(crate) fn save_groups(&self) -> Result<(), BrokerError> {
-        self.groups_file.write_twice(|| self.groups.to_json())
+        let write = || self.groups_file.write_twice(|| self.groups.to_json());
+        self.groups.save(write).map(|_| ())
     }
 
     /// Writes the request modes. Blocks on the disk.

@@ -38,6 +38,8 @@ const TAG_KEPT: &str = "kept";
 pub(crate) const KEPT_EXTRA_BYTES: u64 = 1024;
 /// Entries read at a time.
 const CHUNK: usize = 64;
+/// Bytes of messages read at a time, one more message aside.
+const CHUNK_BYTES: u64 = 4 << 20;
 /// How long dead letters are kept unless their group says otherwise, ms.
 const DEAD_LETTERS_MS: u64 = 14 * 86_400_000;
 
@@ -227,7 +229,9 @@ pub(crate) fn delete_before(
     pop::wait_flushed(&broker.store, begun_at)?;
     carry.save(Some(begun_at.get()))?;
     crate::delay::carry(broker, border)?;
-    for (topic, queue_id) in broker.store.topics() {
+    let carried = |topic: &str| names::is_retry(topic) || names::is_dlq(topic);
+    let queues = broker.store.topics().into_iter();
+    for (topic, queue_id) in queues.filter(|(topic, _)| carried(topic)) {
         let to = broker.store.position_from(&topic, queue_id, border)?;
         if to > broker.store.first_stored(&topic, queue_id) {
             carry_queue(broker, &topic, queue_id, to.get())?;
@@ -269,10 +273,8 @@ fn carry_queue(
     to: u64,
 ) -> Result<(), BrokerError> {
     if let Some(group) = group_of_retry(broker, topic) {
-        return pop::carry_unread(broker, &group, topic, queue_id, to, |from| {
-            let stays = |view: &RecordView<'_>| !pop::is_void_retry(broker, &group, topic, view);
-            copy_range(broker, topic, queue_id, from, to, stays)
-        });
+        let stays = |view: &RecordView<'_>| !pop::is_void_retry(broker, &group, topic, view);
+        return pop::carry_unread(broker, &group, topic, queue_id, to, stays);
     }
     let Some(config) = topic
         .strip_prefix(names::DLQ_PREFIX)
@@ -285,10 +287,14 @@ fn carry_queue(
         ms => ms,
     };
     let now_ms = broker.now_ms();
-    copy_range(broker, topic, queue_id, 0, to, |view| {
-        let dead_at_ms = dead_at_ms(view);
-        dead_at_ms.saturating_add(kept_ms) > now_ms
-    })
+    let stays = |view: &RecordView<'_>| dead_at_ms(view).saturating_add(kept_ms) > now_ms;
+    let mut from = broker.store.queue(topic, queue_id).min.get();
+    while from < to {
+        let part = Part::read(&broker.store, topic, queue_id, from, to)?;
+        part.put_again(broker, from, stays)?;
+        from = part.end;
+    }
+    Ok(())
 }
 
 /// The group that reads a retry topic; `None` for other topics and for groups that are gone.
@@ -312,41 +318,86 @@ fn dead_at_ms(view: &RecordView<'_>) -> u64 {
     said.unwrap_or_else(|| u64::try_from(view.store_ts_ms).unwrap_or(0))
 }
 
-/// Puts the messages of `[from, to)` that `stays` again in the same queue, and hides the originals.
-fn copy_range(
-    broker: &Arc<Broker>,
-    topic: &str,
-    queue_id: i32,
-    from: u64,
-    to: u64,
-    stays: impl Fn(&RecordView<'_>) -> bool,
-) -> Result<(), BrokerError> {
-    let store = &broker.store;
-    let hide = |offset: u64| {
-        let queue = (topic.to_owned(), queue_id);
-        broker.carry.tables.lock().hidden.insert(queue, offset);
-        store.hide_before(topic, queue_id, QueueOffset::new(offset));
-    };
-    let mut at = QueueOffset::new(from.max(store.queue(topic, queue_id).min.get()));
-    while at < QueueOffset::new(to) {
-        let entries = store.entries(topic, queue_id, at, CHUNK)?;
-        let Some(last) = entries.last() else {
-            break;
+/// Messages of a queue, read to be put again in the same queue.
+#[derive(Debug)]
+pub(crate) struct Part<'a> {
+    /// Topic of the queue.
+    pub(crate) topic: &'a str,
+    /// Id of the queue.
+    pub(crate) queue_id: i32,
+    /// Position of the first that was asked for.
+    pub(crate) from: u64,
+    /// Position after the last.
+    pub(crate) end: u64,
+    records: Vec<(QueueEntry, Bytes)>,
+}
+
+impl<'a> Part<'a> {
+    /// Reads some messages from `from` on and before `to`. Blocks on the disk: they may be cold.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) fn read(
+        store: &Store,
+        topic: &'a str,
+        queue_id: i32,
+        from: u64,
+        to: u64,
+    ) -> Result<Self, BrokerError> {
+        let mut part = Part {
+            topic,
+            queue_id,
+            from,
+            end: to,
+            records: Vec::new(),
         };
-        at = last.queue_offset.plus(1);
-        for entry in entries.iter().filter(|entry| entry.queue_offset.get() < to) {
-            let Some(record) = store.record(entry.physical_offset, entry.size)? else {
-                continue;
-            };
-            let view = RecordView::parse(&record)?;
-            if stays(&view) {
-                copy(broker, entry, &view)?;
-                hide(entry.queue_offset.get() + 1);
+        let mut bytes = 0;
+        for entry in store.entries(topic, queue_id, QueueOffset::new(from), CHUNK)? {
+            if entry.queue_offset.get() >= to {
+                part.end = to;
+                break;
+            }
+            part.end = entry.queue_offset.get() + 1;
+            if let Some(record) = store.record(entry.physical_offset, entry.size)? {
+                // A copy, since what is only mapped may have to be read when it is used.
+                part.records.push((entry, Bytes::copy_from_slice(&record)));
+            }
+            bytes += u64::from(entry.size);
+            if bytes >= CHUNK_BYTES {
+                break;
             }
         }
+        Ok(part)
     }
-    hide(to);
-    Ok(())
+
+    /// Puts those from position `from` on that `stays` again, and hides the originals.
+    ///
+    /// # Errors
+    /// The store's: those that were put again before are hidden.
+    pub(crate) fn put_again(
+        &self,
+        broker: &Broker,
+        from: u64,
+        stays: impl Fn(&RecordView<'_>) -> bool,
+    ) -> Result<(), BrokerError> {
+        for (entry, record) in &self.records {
+            let offset = entry.queue_offset.get();
+            let view = RecordView::parse(record)?;
+            if offset >= from && stays(&view) {
+                copy(broker, entry, &view)?;
+                self.hide(broker, offset + 1);
+            }
+        }
+        self.hide(broker, self.end);
+        Ok(())
+    }
+
+    fn hide(&self, broker: &Broker, before: u64) {
+        let queue = (self.topic.to_owned(), self.queue_id);
+        broker.carry.tables.lock().hidden.insert(queue, before);
+        let before = QueueOffset::new(before);
+        broker.store.hide_before(self.topic, self.queue_id, before);
+    }
 }
 
 fn copy(broker: &Broker, entry: &QueueEntry, view: &RecordView<'_>) -> Result<(), BrokerError> {

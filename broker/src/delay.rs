@@ -76,7 +76,7 @@ pub(crate) struct Delay {
     woken: Mutex<bool>,
     wake: Condvar,
     saved: Mutex<Saved>,
-    /// Held while entries of a level are taken: by the delivery, or by the retention.
+    /// Held while a turn of entries of a level is taken: by the delivery, or by the retention.
     taking: Mutex<()>,
 }
 
@@ -432,13 +432,14 @@ fn move_on(
 /// # Errors
 /// The store's; those taken so far are taken.
 pub(crate) fn carry(broker: &Arc<Broker>, border: PhysicalOffset) -> Result<(), BrokerError> {
-    let _taking = broker.delay.taking.lock();
     for (index, level) in (1..=LEVELS).enumerate() {
         let queue_id = i32::try_from(index).map_err(|_| BrokerError::Internal("delay level"))?;
         let to = broker
             .store
             .position_from(names::SCHEDULE_TOPIC, queue_id, border)?;
         loop {
+            // By turns, so that what is due of any level is late by one turn at most.
+            let _taking = broker.delay.taking.lock();
             let next = broker.delay.next.lock().get(index).copied().unwrap_or(0);
             let from = QueueOffset::new(next);
             let entries = broker

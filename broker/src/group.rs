@@ -291,8 +291,8 @@ mod tests {
         again.load(apache).unwrap();
         assert_eq!(again.get("J5").unwrap().retry_max_times, 3);
         assert!(again.contains("TOOLS_CONSUMER"));
-        assert!(again.remove("J5", 4, 0));
-        assert!(!again.remove("J5", 4, 0));
+        assert!(again.remove("J5", 4, true));
+        assert!(!again.remove("J5", 4, true));
         assert!(
             String::from_utf8(again.to_json())
                 .unwrap()

@@ -47,7 +47,6 @@ mod stats;
 mod table;
 mod topic;
 mod unfinished;
-mod unsaved;
 mod unserved;
 mod version;
 

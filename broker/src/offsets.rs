@@ -213,6 +213,11 @@ impl OffsetTable {
             .unwrap_or_default()
     }
 
+    /// Groups that have offsets.
+    pub(crate) fn groups(&self) -> Vec<String> {
+        self.pairs.read().keys().cloned().collect()
+    }
+
     /// Groups that have offsets in the topic.
     pub(crate) fn groups_of(&self, topic: &str) -> Vec<String> {
         self.pairs

@@ -66,6 +66,12 @@ impl RequestModes {
         })
     }
 
+    /// Groups of which anything is set, as often as that is.
+    pub(crate) fn groups(&self) -> Vec<String> {
+        let topics = self.topics.lock();
+        topics.values().flat_map(BTreeMap::keys).cloned().collect()
+    }
+
     /// Forgets a topic. Whether anything was set.
     pub(crate) fn remove_topic(&self, topic: &str) -> bool {
         self.topics.lock().remove(topic).is_some()

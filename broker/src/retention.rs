@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -36,6 +37,8 @@ const HOUR_MS: u64 = 3_600_000;
 /// State and numbers of the retention.
 #[derive(Debug, Default)]
 pub(crate) struct Retention {
+    /// Held for a round: what is put again for one must not be put again for another.
+    alone: Mutex<()>,
     /// The disk is so full that sends are refused.
     refusing: AtomicBool,
     /// It has been said that no deletion can help.
@@ -106,6 +109,7 @@ pub(crate) async fn run(broker: Arc<Broker>) {
 /// # Errors
 /// The store's; what is not deleted now is the next time.
 pub(crate) fn step(broker: &Arc<Broker>) -> Result<(), BrokerError> {
+    let _alone = broker.retention.alone.lock();
     let used = look(broker)?;
     by_age(broker, used)?;
     if used >= percent(broker, Key::CleanPercent) {
@@ -156,14 +160,20 @@ fn by_age(broker: &Arc<Broker>, used: f64) -> Result<(), BrokerError> {
     if !is_hour && used < percent(broker, Key::ExpiredPercent) {
         return Ok(());
     }
-    expired(broker)
+    older(broker)
 }
 
-/// Deletes log files older than the retention time, whatever the hour. Blocks on the disk.
+/// Deletes log files older than the retention time, whatever the hour, after a round that is under way. Blocks on the
+/// disk.
 ///
 /// # Errors
 /// The store's; what is not deleted now is with the next round.
 pub(crate) fn expired(broker: &Arc<Broker>) -> Result<(), BrokerError> {
+    let _alone = broker.retention.alone.lock();
+    older(broker)
+}
+
+fn older(broker: &Arc<Broker>) -> Result<(), BrokerError> {
     let now_ms = broker.pop.now_ms(broker.clock.as_ref());
     let kept = i64::try_from(broker.live.get(Key::RetentionTime)).unwrap_or(i64::MAX);
     let before_ms = now_ms.saturating_sub(kept);

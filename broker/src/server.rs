@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use node::Context;
@@ -43,7 +43,6 @@ use crate::settings::LiveSettings;
 use crate::stats::Stats;
 use crate::topic::{TopicTable, system_topics};
 use crate::unfinished;
-use crate::unsaved::Unsaved;
 use crate::version::DataVersion;
 
 /// The admin port's distance from the listen port.
@@ -369,9 +368,6 @@ fn open(
         days: Mutex::new(DayTotals::default()),
         settings_file: file("gantry.json"),
         settings_version: Mutex::new(DataVersion::new(now_ms)),
-        unsaved: Unsaved::default(),
-        topics_saving: Mutex::default(),
-        topics_saved: AtomicU64::new(0),
         topics_file: file("topics.json"),
         groups_file: file("subscriptionGroup.json"),
         modes_file: file("messageRequestMode.json"),
@@ -404,18 +400,17 @@ fn load(broker: &Broker) -> Result<(), BrokerError> {
     broker.offsets_file.load(|json| broker.offsets.load(json))?;
     broker.peers.recall();
     broker.delay.recover(&broker.store)?;
-    let mut added = topics != Loaded::Whole && unfinished::restore_topics(broker);
+    if topics != Loaded::Whole {
+        unfinished::restore_topics(broker);
+    }
     for topic in system_topics(
         &broker.config.cluster,
         &broker.config.name,
         broker.live.create_topics(),
     ) {
-        added |= broker
-            .topics
-            .ensure(topic, broker.now_ms())
-            .is_some_and(|change| change.changed);
+        broker.topics.ensure(topic, broker.now_ms());
     }
-    if added { broker.save_topics() } else { Ok(()) }
+    broker.save_topics()
 }
 
 /// Starts what runs beside the requests. The answer is its threads.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -44,6 +45,11 @@ pub(crate) trait Entry:
 
     /// Puts back what every broker has for itself, whatever the change says. `known` is what was there.
     fn keep_own(&mut self, _known: Option<&Self>, _now_ms: u64) {}
+
+    /// Whether there is more to use than with `known`: until the file has that, a kill would take it back.
+    fn outgrows(&self, _known: &Self) -> bool {
+        false
+    }
 
     /// Its version; 1 where only native tools wrote it, once.
     fn version(&self) -> u64 {
@@ -87,6 +93,9 @@ pub(crate) struct Deletion {
     pub(crate) at_ms: u64,
     /// When it was done here, ms; 0 where that was not noted.
     pub(crate) here_ms: u64,
+    /// Progress goes too, where that is not a matter of course: a start that finishes the deletion must know.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) clean: bool,
 }
 
 impl Deletion {
@@ -144,6 +153,10 @@ pub(crate) struct View<T> {
 struct Inner {
     version: DataVersion,
     sequence: u64,
+    /// Sequence up to which the file has everything.
+    saved: u64,
+    /// Names that are to be had since a change after that, with its sequence.
+    unsaved: HashMap<String, u64>,
     changes: VecDeque<(u64, String)>,
     deleted: Deletions,
 }
@@ -152,6 +165,10 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     snapshot: ArcSwap<Snapshot<T>>,
+    /// Number of unsaved names: mostly none, and then nobody looks for one.
+    unsaved: AtomicUsize,
+    /// Held by who writes the file for all that wait for it.
+    saving: Mutex<()>,
     inner: Mutex<Inner>,
 }
 
@@ -160,16 +177,20 @@ impl<T: Entry> Table<T> {
     pub(crate) fn new(now_ms: u64) -> Self {
         Self {
             snapshot: ArcSwap::from_pointee(Snapshot::new()),
+            unsaved: AtomicUsize::new(0),
+            saving: Mutex::new(()),
             inner: Mutex::new(Inner {
                 version: DataVersion::new(now_ms),
                 sequence: 1,
+                saved: 1,
+                unsaved: HashMap::new(),
                 changes: VecDeque::new(),
                 deleted: Deletions::new(),
             }),
         }
     }
 
-    /// Replaces the content.
+    /// Replaces the content by that of the file.
     pub(crate) fn fill(
         &self,
         version: DataVersion,
@@ -179,6 +200,9 @@ impl<T: Entry> Table<T> {
         let mut inner = self.inner.lock();
         inner.version = version;
         inner.sequence += 1;
+        inner.saved = inner.sequence;
+        inner.unsaved.clear();
+        self.unsaved.store(0, Ordering::Release);
         inner.changes.clear();
         inner.deleted = deleted;
         let map: Snapshot<T> = entries
@@ -234,7 +258,9 @@ impl<T: Entry> Table<T> {
 
     /// Something beside the entries changed that goes with their version.
     pub(crate) fn touch(&self, now_ms: u64) {
-        self.inner.lock().version.bump(now_ms);
+        let mut inner = self.inner.lock();
+        inner.version.bump(now_ms);
+        inner.sequence += 1;
     }
 
     /// The version in which the name was deleted; 0 where no deletion is remembered.
@@ -327,6 +353,9 @@ impl<T: Entry> Table<T> {
             None if self.len() >= T::MAX => return None,
             _ => {}
         }
+        if known.is_none_or(|known| wanted.outgrows(&known)) {
+            inner.unsaved.insert(name.to_owned(), inner.sequence + 1);
+        }
         let config = Arc::new(wanted);
         let mut next = self.snapshot.load().as_ref().clone();
         next.insert(Arc::from(name), config.clone());
@@ -338,18 +367,22 @@ impl<T: Entry> Table<T> {
         })
     }
 
-    /// Removes an entry; the deletion is a version of its own, `at_least` this one. Whether anything changed.
-    pub(crate) fn remove(&self, name: &str, now_ms: u64, at_least: u64) -> bool {
+    /// Removes an entry; the deletion is a version of its own, and `clean` where progress goes too. Whether anything
+    /// changed.
+    pub(crate) fn remove(&self, name: &str, now_ms: u64, clean: bool) -> bool {
         let mut inner = self.inner.lock();
         let mut next = self.snapshot.load().as_ref().clone();
-        let known = next.remove(name);
-        let version = match &known {
-            Some(known) => at_least.max(known.version() + 1),
-            None if at_least > inner.deleted.get(name).map_or(0, |d| d.version) => at_least,
-            None => return false,
+        let Some(known) = next.remove(name) else {
+            return false;
         };
-        if known.is_none_or(|known| known.is_levelled(name)) {
-            remember(&mut inner.deleted, name, version, now_ms, now_ms);
+        if known.is_levelled(name) {
+            let deletion = Deletion {
+                version: known.version() + 1,
+                at_ms: now_ms,
+                here_ms: now_ms,
+                clean,
+            };
+            remember(&mut inner.deleted, name, deletion);
         }
         self.publish(&mut inner, next, name, now_ms);
         // A removal cannot be said by listing entries: the next registration carries the whole table.
@@ -357,8 +390,9 @@ impl<T: Entry> Table<T> {
         true
     }
 
-    /// Takes over a deletion of another broker: `version`, at `at_ms` by its clock. An entry that was made later is not
-    /// what was deleted, it only did not know of that: it stays and becomes the newer one.
+    /// Takes over a deletion of another broker: `version`, at `at_ms` by its clock; the progress of what is here goes. An
+    /// entry that was made later is not what was deleted, it only did not know of that: it stays and becomes the newer
+    /// one.
     pub(crate) fn bury(&self, name: &str, now_ms: u64, version: u64, at_ms: u64) -> Buried {
         let mut inner = self.inner.lock();
         let known = self.get(name);
@@ -381,7 +415,14 @@ impl<T: Entry> Table<T> {
         }
         next.remove(name);
         if known.as_ref().is_none_or(|known| known.is_levelled(name)) {
-            remember(&mut inner.deleted, name, version, at_ms, now_ms);
+            let before = inner.deleted.get(name).is_some_and(|d| d.clean);
+            let deletion = Deletion {
+                version,
+                at_ms,
+                here_ms: now_ms,
+                clean: known.is_some() || before,
+            };
+            remember(&mut inner.deleted, name, deletion);
         }
         self.publish(&mut inner, next, name, now_ms);
         // As for any removal.
@@ -401,6 +442,11 @@ impl<T: Entry> Table<T> {
             inner.changes.pop_front();
         }
         inner.changes.push_back((sequence, name.to_owned()));
+        if !next.contains_key(name) {
+            inner.unsaved.remove(name);
+        }
+        // Before the entry can be seen.
+        self.unsaved.store(inner.unsaved.len(), Ordering::Release);
         self.snapshot.store(Arc::new(next));
     }
 
@@ -437,6 +483,33 @@ impl<T: Entry> Table<T> {
             entries,
             full: incremental.is_none(),
         }
+    }
+
+    /// Whether the entry, or what its last change added, may be lost in a kill. Mostly cheap: one atomic load.
+    pub(crate) fn is_unsaved(&self, name: &str) -> bool {
+        self.unsaved.load(Ordering::Acquire) > 0 && self.inner.lock().unsaved.contains_key(name)
+    }
+
+    /// Has `write` put the table into its file, unless that has every change; whether it did. One write serves all that
+    /// came while the one before was under way.
+    ///
+    /// # Errors
+    /// Those of `write`: what is unsaved stays so.
+    pub(crate) fn save<E>(&self, write: impl FnOnce() -> Result<(), E>) -> Result<bool, E> {
+        let _alone = self.saving.lock();
+        let sequence = {
+            let inner = self.inner.lock();
+            if inner.saved == inner.sequence {
+                return Ok(false);
+            }
+            inner.sequence
+        };
+        write()?;
+        let mut inner = self.inner.lock();
+        inner.saved = sequence;
+        inner.unsaved.retain(|_, made| *made > sequence);
+        self.unsaved.store(inner.unsaved.len(), Ordering::Release);
+        Ok(true)
     }
 
     /// Sequence number of the last change.
@@ -479,12 +552,8 @@ impl<T: Entry> Table<T> {
     }
 }
 
-fn remember(deleted: &mut Deletions, name: &str, version: u64, at_ms: u64, here_ms: u64) {
-    let deletion = Deletion {
-        version,
-        at_ms,
-        here_ms,
-    };
+fn remember(deleted: &mut Deletions, name: &str, deletion: Deletion) {
+    let here_ms = deletion.here_ms;
     deleted.insert(name.to_owned(), deletion);
     deleted.retain(|_, deletion| here_ms.saturating_sub(deletion.noted_ms()) < DELETION_KEPT_MS);
     if deleted.len() > DELETIONS_MAX {

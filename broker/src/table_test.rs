@@ -40,11 +40,10 @@ fn a_deletion_is_a_version_and_what_is_made_again_is_newer() {
     let table = table();
     put(&table, "t", 4);
     put(&table, "t", 8);
-    assert!(table.remove("t", 3, 0));
+    assert!(table.remove("t", 3, true));
     assert_eq!(table.deleted_in("t"), 3);
-    assert!(!table.remove("t", 3, 0) && !table.remove("t", 3, 3));
-    assert!(table.remove("t", 3, 7), "a peer deleted a later one");
-    assert_eq!(put(&table, "t", 4).config.version(), 8);
+    assert!(!table.remove("t", 3, true));
+    assert_eq!(put(&table, "t", 4).config.version(), 4);
     assert_eq!(table.deleted_in("t"), 0);
 }
 
@@ -52,9 +51,9 @@ fn a_deletion_is_a_version_and_what_is_made_again_is_newer() {
 fn deletions_are_forgotten_after_thirty_days() {
     let table = table();
     put(&table, "t", 4);
-    table.remove("t", 5, 0);
+    table.remove("t", 5, true);
     put(&table, "u", 4);
-    table.remove("u", 5 + DELETION_KEPT_MS, 0);
+    table.remove("u", 5 + DELETION_KEPT_MS, true);
     assert_eq!((table.deleted_in("t"), table.deleted_in("u")), (0, 2));
 }
 
@@ -63,7 +62,7 @@ fn what_belongs_to_one_broker_leaves_no_deletion_and_no_mark() {
     let table = table();
     put(&table, "%RETRY%g", 1);
     assert!(table.marks("", 10).0.is_empty());
-    assert!(table.remove("%RETRY%g", 3, 0));
+    assert!(table.remove("%RETRY%g", 3, true));
     assert_eq!(table.deleted_in("%RETRY%g"), 0);
 }
 
@@ -73,7 +72,7 @@ fn marks_come_in_pages_with_deletions_among_them() {
     for name in ["c", "a", "d", "b"] {
         put(&table, name, 1);
     }
-    table.remove("b", 3, 0);
+    table.remove("b", 3, true);
     let (first, more) = table.marks("", 3);
     let names: Vec<&str> = first.iter().map(|mark| mark.name.as_str()).collect();
     assert_eq!((names, more), (vec!["a", "b", "c"], true));
@@ -94,7 +93,7 @@ fn registration_is_incremental_only_while_nothing_is_missed() {
     assert!(!part.full);
     assert_eq!(part.entries.len(), 1);
     assert_ne!(part.version, all.version);
-    table.remove("b", 3, 0);
+    table.remove("b", 3, true);
     assert!(table.registration(Some(part.sequence)).full);
     for i in 0..600 {
         put(&table, &format!("t{i}"), 1);
@@ -122,10 +121,13 @@ fn what_was_made_after_a_deletion_elsewhere_outlives_it_and_what_is_older_goes()
         version: 9,
         at_ms: 2,
         here_ms: 9,
+        clean: true,
     };
     assert_eq!(table.deletion("t"), Some(noted));
     assert_eq!(table.bury("u", 9, 3, 1), Buried::Remembered);
     assert_eq!(table.bury("u", 9, 3, 1), Buried::Known);
+    let clean = |name| table.deletion(name).unwrap().clean;
+    assert!(!clean("u"), "there was nothing here");
     assert_eq!(put(&table, "u", 1).config.version(), 4);
 }
 
@@ -143,4 +145,31 @@ fn the_time_it_was_made_stays_with_an_entry_wherever_it_goes() {
         .attributes
         .insert(ATTRIBUTE_MADE.to_owned(), "7".to_owned());
     assert_eq!(config.content_hash(), other.content_hash());
+}
+
+#[test]
+fn what_is_made_or_grows_is_unsaved_until_a_write_of_the_file_succeeds() {
+    let table = table();
+    let unsaved = || ["t", "u"].map(|name| table.is_unsaved(name));
+    put(&table, "t", 4);
+    assert_eq!(table.save(|| Err("full")), Err("full"));
+    assert!(!put(&table, "t", 4).changed);
+    assert_eq!(unsaved(), [true, false], "also when it is put again");
+    let while_writing = || {
+        put(&table, "u", 4);
+        Ok::<(), &str>(())
+    };
+    assert_eq!(table.save(while_writing), Ok(true));
+    assert_eq!(unsaved(), [false, true]);
+    assert_eq!(table.save(|| Ok::<(), &str>(())), Ok(true));
+    assert_eq!(table.save(|| Err("not called")), Ok(false));
+    put(&table, "t", 2);
+    assert_eq!(unsaved(), [false, false], "what is left is in the file");
+    put(&table, "t", 8);
+    assert_eq!(unsaved(), [true, false]);
+    table.remove("t", 3, true);
+    assert_eq!(unsaved(), [false, false], "there is nothing to use");
+    table.save(|| Ok::<(), &str>(())).unwrap();
+    table.touch(4);
+    assert_eq!(table.save(|| Ok::<(), &str>(())), Ok(true));
 }

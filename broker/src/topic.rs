@@ -122,6 +122,10 @@ impl Entry for TopicConfig {
         !names::is_system_topic(name) && !names::is_derived(name) && self.perm & PERM_INHERIT == 0
     }
 
+    fn outgrows(&self, known: &Self) -> bool {
+        self.queue_count() > known.queue_count()
+    }
+
     /// All but the version, the time it was made, and what each broker has for itself: number of queues and permission.
     fn content(&self) -> Vec<u8> {
         let mut shared = Self {
@@ -265,7 +269,7 @@ mod tests {
     fn the_file_remembers_deletions() {
         let table = TopicTable::new(1);
         table.ensure(TopicConfig::new("t", 4, 6), 2).unwrap();
-        assert!(table.remove("t", 3, 0));
+        assert!(table.remove("t", 3, true));
         let again = TopicTable::new(5);
         again.load(&table.to_json()).unwrap();
         assert_eq!(again.deleted_in("t"), 2);
@@ -288,7 +292,7 @@ mod tests {
         assert_eq!(again.get("t").unwrap().epoch(), 5);
         let taken = again.take("t", 7, |_, _| Some(TopicConfig::new("t", 9, 6)));
         assert_eq!(taken.unwrap().config.epoch(), 5, "each broker has its own");
-        table.remove("t", 7, 0);
+        table.remove("t", 7, true);
         assert_eq!(put(8, 8), 8);
         let (mut one, two) = (TopicConfig::new("t", 1, 6), TopicConfig::new("t", 1, 6));
         one.keep_own(None, 5);

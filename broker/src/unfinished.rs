@@ -3,7 +3,7 @@
 //! A deletion is on the disk once the table is. What hangs on it goes afterwards, the messages last; were that left,
 //! a topic of the same name would begin with the messages and the progress of the one before.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::broker::Broker;
@@ -52,19 +52,26 @@ pub(crate) fn finish(broker: &Arc<Broker>) -> Result<(), BrokerError> {
             topic::remove(broker, &config.topic_name)?;
         }
     }
-    for name in broker.pop.group_names() {
-        if broker.groups.deletion(&name).is_some() {
+    finish_groups(broker)
+}
+
+fn finish_groups(broker: &Arc<Broker>) -> Result<(), BrokerError> {
+    let mut left: BTreeSet<String> = broker.pop.group_names().into_iter().collect();
+    left.extend(broker.modes.groups());
+    let clean = |name: &String| broker.groups.deletion(name).is_some_and(|d| d.clean);
+    left.extend(broker.offsets.groups().into_iter().filter(clean));
+    for name in left {
+        if let Some(deletion) = broker.groups.deletion(&name) {
             tracing::info!(group = name, "deletion of a group is finished");
-            group::clear(broker, &name, false)?;
+            group::clear(broker, &name, deletion.clean)?;
         }
     }
     Ok(())
 }
 
-/// Puts topics back that have messages but are not in the table, because the table is older than they are. True where
-/// there were any.
-pub(crate) fn restore_topics(broker: &Broker) -> bool {
-    let mut added = false;
+/// Puts topics back that have messages but are not in the table, because the table is older than they are. Writing the
+/// table is the caller's.
+pub(crate) fn restore_topics(broker: &Broker) {
     for (topic, count) in stored(broker) {
         if broker.topics.contains(&topic)
             || broker.topics.deleted_in(&topic) > 0
@@ -78,12 +85,8 @@ pub(crate) fn restore_topics(broker: &Broker) -> bool {
             "topic is not in the table but has messages: put back with its queues that have any"
         );
         let config = TopicConfig::new(&topic, count, PERM_READ_WRITE);
-        added |= broker
-            .topics
-            .ensure(config, broker.now_ms())
-            .is_some_and(|change| change.changed);
+        broker.topics.ensure(config, broker.now_ms());
     }
-    added
 }
 
 /// All topics that have queues, with their number.

@@ -8,13 +8,15 @@
 
 mod support;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clock::SystemClock;
 use node::Context;
+use serde_json::{Value, json};
 use wire::{Command, RequestCode};
 
-use support::{Fixture, config};
+use support::{Fixture, config, create_topic, request, send};
 
 const GARBAGE: &[u8] = b"\xff\0garbage{{{";
 
@@ -105,19 +107,51 @@ async fn the_last_change_of_a_group_outlives_damage_to_either_file() {
     }
 }
 
+/// A topic or a group whose table could not be written is not lost silently: who uses it is refused until it can be.
+#[tokio::test]
+async fn what_the_table_on_the_disk_lacks_is_not_used() {
+    let fixture = Fixture::start().await;
+    let dir = config_dir(fixture.dir.path());
+    let in_the_way = dir.join("topics.json.new");
+    std::fs::create_dir(&in_the_way).unwrap();
+    for _ in 0..2 {
+        let answer = fixture.call(create_topic("t", 1)).await;
+        assert_ne!(answer.code, 0, "said again, it is no more on the disk");
+        let answer = fixture.call(send("t", 0, &[], "early")).await;
+        assert_ne!(answer.code, 0);
+    }
+    let group = request(RequestCode::GetSubscriptiongroupConfig, &[("group", "g")]);
+    std::fs::create_dir(dir.join("subscriptionGroup.json.new")).unwrap();
+    for _ in 0..2 {
+        assert_ne!(fixture.call(group.clone()).await.code, 0);
+    }
+    std::fs::remove_dir(&in_the_way).unwrap();
+    fixture.send("t", 0, &[], "kept").await;
+    let text = std::fs::read_to_string(dir.join("topics.json")).unwrap();
+    assert!(text.contains("\"t\""), "{text}");
+}
+
 /// What a kill leaves of a deletion: the table says so, everything else is still there.
-fn half_deleted(dir: &std::path::Path, topic: &str, at_ms: u64) {
-    let path = [dir.join("config"), dir.join("store/config")]
-        .into_iter()
-        .map(|config| config.join("topics.json"))
-        .find(|path| path.try_exists().unwrap())
-        .unwrap();
-    let mut table: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    let topics = table["topicConfigTable"].as_object_mut().unwrap();
-    topics.remove(topic).unwrap();
-    table["gantryDeleted"][topic] = serde_json::json!({"version": 2, "atMs": at_ms});
+fn half_deleted(dir: &Path, topic: &str, at_ms: u64) {
+    let deletion = json!({"version": 2, "atMs": at_ms});
+    half_deleted_in(dir, "topics.json", "topicConfigTable", topic, &deletion);
+}
+
+fn half_deleted_in(dir: &Path, file: &str, entries: &str, name: &str, deletion: &Value) {
+    let path = config_dir(dir).join(file);
+    let mut table: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let entries = table[entries].as_object_mut().unwrap();
+    entries.remove(name).unwrap();
+    table["gantryDeleted"][name] = deletion.clone();
     std::fs::write(path, table.to_string()).unwrap();
+}
+
+/// Where the tables are.
+fn config_dir(dir: &Path) -> PathBuf {
+    [dir.join("config"), dir.join("store/config")]
+        .into_iter()
+        .find(|path| path.join("topics.json").try_exists().unwrap())
+        .unwrap()
 }
 
 #[tokio::test]
@@ -163,4 +197,52 @@ async fn messages_of_after_a_deletion_put_their_topic_back() {
     let root = config(dir.path());
     let fixture = Fixture::open(dir, root).await;
     assert_eq!(fixture.read("again", 1, 0, 1).await[0].body, "acknowledged");
+}
+
+#[tokio::test]
+async fn a_deletion_of_a_group_that_a_kill_cut_short_is_finished_as_it_was_asked_for() {
+    let fixture = Fixture::start().await;
+    fixture.create_topic("t", 1).await;
+    for body in ["0", "1"] {
+        fixture.send("t", 0, &[], body).await;
+    }
+    let fields = |group| [("consumerGroup", group), ("topic", "t"), ("queueId", "0")];
+    for group in ["cleaned", "kept"] {
+        let get = [("group", group)];
+        fixture
+            .ok(request(RequestCode::GetSubscriptiongroupConfig, &get))
+            .await;
+        let commit = request(RequestCode::UpdateConsumerOffset, &fields(group));
+        fixture.ok(commit.with_ext("commitOffset", 2)).await;
+        let mode =
+            json!({"topic": "t", "consumerGroup": group, "mode": "POP", "popShareQueueNum": 0});
+        let set = Command::request(RequestCode::SetMessageRequestMode);
+        fixture.ok(set.with_body(mode.to_string())).await;
+    }
+    let Fixture { dir, running, .. } = fixture;
+    running.stop().await.unwrap();
+    for (group, clean) in [("cleaned", true), ("kept", false)] {
+        let deletion = json!({"version": 2, "atMs": 1_000, "clean": clean});
+        half_deleted_in(
+            dir.path(),
+            "subscriptionGroup.json",
+            "subscriptionGroupTable",
+            group,
+            &deletion,
+        );
+    }
+    let root = config(dir.path());
+    let fixture = Fixture::open(dir, root).await;
+    let read =
+        |file: &str| std::fs::read_to_string(config_dir(fixture.dir.path()).join(file)).unwrap();
+    let modes = read("messageRequestMode.json");
+    assert!(
+        !modes.contains("cleaned") && !modes.contains("kept"),
+        "{modes}"
+    );
+    let offsets = read("consumerOffset.json");
+    assert!(
+        !offsets.contains("cleaned") && offsets.contains("kept"),
+        "{offsets}"
+    );
 }

@@ -46,8 +46,7 @@ pub(crate) fn topics(
         .filter(|topic| !names::is_system_topic(topic) && !broker.topics.contains(topic))
         .collect();
     for name in unused {
-        tracing::info!(topic = %names::shorten(&name), "queues without a topic removed");
-        topic::remove(broker, &name)?;
+        topic::remove_unused(broker, &name)?;
     }
     Ok(success())
 }

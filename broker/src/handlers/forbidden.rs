@@ -23,11 +23,12 @@ pub(crate) fn update(
         let readable = cmd.ext.bool("readable");
         names::check_group(&group).map_err(BrokerError::Invalid)?;
         names::check_topic(&topic).map_err(BrokerError::Invalid)?;
-        if broker
+        let now_ms = broker.now_ms();
+        let changed = broker
             .groups
-            .set_forbidden(&group, &topic, !readable, broker.now_ms())?
-        {
-            broker.save_groups()?;
+            .set_forbidden(&group, &topic, !readable, now_ms)?;
+        broker.save_groups()?;
+        if changed {
             tracing::info!(group, topic, readable, "right to read changed");
         }
     }

@@ -74,11 +74,12 @@ fn change(
         return Err(error);
     }
     let change = change.ok_or(BrokerError::Full("group"))?;
+    // Also where nothing changed: the write of the change may have failed.
+    broker.save_groups()?;
     if change.changed {
-        broker.save_groups()?;
         tracing::info!(group = %group, version = change.config.version(), "group set");
-        broker.group_changed(group);
     }
+    broker.group_changed(group);
     Ok(change.config)
 }
 

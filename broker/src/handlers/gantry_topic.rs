@@ -89,8 +89,9 @@ pub(crate) fn put(
         return Err(error);
     }
     let change = change.ok_or(BrokerError::Full("topic"))?;
+    // Also where nothing changed: the write of the change may have failed.
+    broker.save_topics()?;
     if change.changed {
-        broker.save_topics()?;
         tracing::info!(topic = %topic, version = change.config.version(), "topic set");
     }
     Ok(json_answer(&detail(broker, &change.config)))

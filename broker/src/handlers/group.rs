@@ -20,9 +20,8 @@ pub(crate) fn update(
 ) -> Result<Command, BrokerError> {
     let config: GroupConfig = json_body(cmd)?;
     check(&config)?;
-    if apply(broker, config)? {
-        broker.save_groups()?;
-    }
+    apply(broker, config)?;
+    broker.save_groups()?;
     Ok(success())
 }
 
@@ -34,12 +33,12 @@ pub(crate) fn check(config: &GroupConfig) -> Result<(), BrokerError> {
     names::check_group(&config.group_name).map_err(BrokerError::Invalid)
 }
 
-/// Puts the group into the table; whether that changed it. Writing the table is the caller's. Attributes are changes of
+/// Puts the group into the table. Writing the table is the caller's. Attributes are changes of
 /// those it has: `+name`, `-name`, or a name.
 ///
 /// # Errors
 /// The table is full.
-pub(crate) fn apply(broker: &Broker, mut config: GroupConfig) -> Result<bool, BrokerError> {
+pub(crate) fn apply(broker: &Broker, mut config: GroupConfig) -> Result<(), BrokerError> {
     let group = config.group_name.clone();
     let change = broker
         .groups
@@ -69,7 +68,7 @@ pub(crate) fn apply(broker: &Broker, mut config: GroupConfig) -> Result<bool, Br
     if change.changed {
         tracing::info!(group = %group, "group set");
     }
-    Ok(change.changed)
+    Ok(())
 }
 
 /// Code 207. Removes the group with its leases; its offsets where the caller asks for that.
@@ -87,8 +86,9 @@ pub(crate) fn delete(
             names::shorten(&group)
         )));
     }
-    if broker.groups.remove(&group, broker.now_ms(), 0) {
-        broker.save_groups()?;
+    let removed = broker.groups.remove(&group, broker.now_ms(), clean);
+    broker.save_groups()?;
+    if removed {
         tracing::info!(group = %names::shorten(&group), "group deleted");
     }
     clear(broker, &group, clean)?;

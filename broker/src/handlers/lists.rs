@@ -48,17 +48,14 @@ pub(crate) fn topics(
     for config in list {
         checked.push(topic::Wanted::of(config)?);
     }
-    let (mut changed, mut done) = (false, Ok(success()));
+    let mut done = Ok(success());
     for wanted in checked {
-        match topic::apply(broker, wanted) {
-            Ok(one) => changed |= one,
-            Err(error) => done = Err(error),
+        if let Err(error) = topic::apply(broker, wanted) {
+            done = Err(error);
         }
     }
-    if changed {
-        broker.save_topics()?;
-        broker.wait_registered();
-    }
+    broker.save_topics()?;
+    broker.wait_registered();
     done
 }
 
@@ -74,16 +71,13 @@ pub(crate) fn groups(
     for config in &list {
         group::check(config)?;
     }
-    let (mut changed, mut done) = (false, Ok(success()));
+    let mut done = Ok(success());
     for config in list {
-        match group::apply(broker, config) {
-            Ok(one) => changed |= one,
-            Err(error) => done = Err(error),
+        if let Err(error) = group::apply(broker, config) {
+            done = Err(error);
         }
     }
-    if changed {
-        broker.save_groups()?;
-    }
+    broker.save_groups()?;
     done
 }
 

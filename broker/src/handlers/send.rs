@@ -76,7 +76,7 @@ pub(crate) fn take(broker: &Arc<Broker>, cmd: Command, to: Responder, answer: An
 /// Whether a topic or group has to be created first.
 fn needs_disk(broker: &Broker, request: &SendRequest<'_>) -> bool {
     !broker.topics.contains(request.topic)
-        || broker.unsaved.contains(request.topic)
+        || broker.topics.is_unsaved(request.topic)
         || (names::is_retry(request.topic) && !request.batch)
 }
 
@@ -265,7 +265,7 @@ pub(crate) fn too_large(error: BrokerError) -> BrokerError {
 /// The topic, created from its template where that is allowed.
 fn find_topic(broker: &Broker, request: &SendRequest<'_>) -> Result<Arc<TopicConfig>, BrokerError> {
     if let Some(topic) = broker.topics.get(request.topic) {
-        return if broker.unsaved.contains(request.topic) {
+        return if broker.topics.is_unsaved(request.topic) {
             broker.ensure_topic(topic.as_ref().clone())
         } else {
             Ok(topic)

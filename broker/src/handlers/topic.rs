@@ -60,10 +60,9 @@ pub(crate) fn update(
         changes: parse_attributes(ext.get("attributes").unwrap_or(""))?,
     };
     wanted.check()?;
-    if apply(broker, wanted)? {
-        broker.save_topics()?;
-        broker.wait_registered();
-    }
+    apply(broker, wanted)?;
+    broker.save_topics()?;
+    broker.wait_registered();
     Ok(success())
 }
 
@@ -102,11 +101,11 @@ impl Wanted {
     }
 }
 
-/// Puts the topic into the table; whether that changed it. Writing the table is the caller's.
+/// Puts the topic into the table. Writing the table is the caller's.
 ///
 /// # Errors
 /// The table is full.
-pub(crate) fn apply(broker: &Broker, wanted: Wanted) -> Result<bool, BrokerError> {
+pub(crate) fn apply(broker: &Broker, wanted: Wanted) -> Result<(), BrokerError> {
     let Wanted { config, changes } = wanted;
     let topic = config.topic_name.clone();
     let change = broker
@@ -140,7 +139,7 @@ pub(crate) fn apply(broker: &Broker, wanted: Wanted) -> Result<bool, BrokerError
             "topic set"
         );
     }
-    Ok(change.changed)
+    Ok(())
 }
 
 /// A native tool's change of the number of queues goes into the queue map, if there is one.
@@ -278,10 +277,26 @@ fn remove_retries(broker: &Arc<Broker>, topic: &str) -> Result<(), BrokerError> 
 /// A table cannot be written.
 pub(crate) fn remove(broker: &Arc<Broker>, topic: &str) -> Result<(), BrokerError> {
     broker.store.remove_topic_after(topic, || {
-        if broker.topics.remove(topic, broker.now_ms(), 0) {
-            broker.save_topics()?;
+        let removed = broker.topics.remove(topic, broker.now_ms(), true);
+        broker.save_topics()?;
+        if removed {
             tracing::info!(topic = %names::shorten(topic), "topic deleted");
         }
+        forget(broker, topic)?;
+        Ok(true)
+    })
+}
+
+/// Removes what is left of a topic that is not in the table, unless it came there meanwhile.
+///
+/// # Errors
+/// A table cannot be written.
+pub(crate) fn remove_unused(broker: &Arc<Broker>, topic: &str) -> Result<(), BrokerError> {
+    broker.store.remove_topic_after(topic, || {
+        if broker.topics.contains(topic) {
+            return Ok(false);
+        }
+        tracing::info!(topic = %names::shorten(topic), "queues without a topic removed");
         forget(broker, topic)?;
         Ok(true)
     })

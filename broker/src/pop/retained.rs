@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use wire::message::record::RecordView;
 
 use crate::broker::Broker;
+use crate::carry::Part;
 use crate::error::BrokerError;
 
 use super::position::{mirror, reconcile};
@@ -28,43 +29,87 @@ pub(crate) fn in_flight(broker: &Broker) -> InFlight {
     found
 }
 
-/// Has `copy` put again what `group` has not read of a retry queue before `to`, and passes over it. Nobody pops the queue
-/// meanwhile.
+/// Puts again what `group` has not read of a retry queue before `to`, where it `stays`, and passes over it.
+///
+/// A part at a time, read while nobody is kept from the queue: its messages may be cold.
 ///
 /// # Errors
-/// `copy`'s, or the store's: the group then stands where it stood.
+/// The store's: the group then stands before what was not put again.
 pub(crate) fn carry_unread(
     broker: &Broker,
     group: &str,
     topic: &str,
     queue_id: i32,
     to: u64,
-    copy: impl FnOnce(u64) -> Result<(), BrokerError>,
+    stays: impl Fn(&RecordView<'_>) -> bool,
 ) -> Result<(), BrokerError> {
+    loop {
+        let from = unread_from(broker, group, topic, queue_id)?;
+        if from >= to {
+            return Ok(());
+        }
+        let part = Part::read(&broker.store, topic, queue_id, from, to)?;
+        put_again(broker, group, &part, &stays)?;
+    }
+}
+
+/// Position of the first message that the group has not read.
+fn unread_from(
+    broker: &Broker,
+    group: &str,
+    topic: &str,
+    queue_id: i32,
+) -> Result<u64, BrokerError> {
     if let Some(slot) = broker.pop.table.get(group, topic, queue_id)
         && let Some(mut locked) = slot.lock()
     {
         reconcile(broker, &slot, &mut locked)?;
-        if locked.state().next < to {
-            let copied = copy(locked.state().next);
-            // Where it failed, what was put again before is hidden.
-            let min = broker.store.queue(topic, queue_id).min.get();
-            locked.skip_to(if copied.is_ok() { to } else { min });
-            mirror(broker, &slot, &mut locked);
-            return copied;
+        return Ok(locked.state().next);
+    }
+    let min = broker.store.queue(topic, queue_id).min.get();
+    Ok(min.max(committed(broker, group, topic, queue_id).unwrap_or(0)))
+}
+
+fn committed(broker: &Broker, group: &str, topic: &str, queue_id: i32) -> Option<u64> {
+    let offset = broker.offsets.get(group, topic, queue_id)?;
+    u64::try_from(offset).ok()
+}
+
+/// Puts again what the group has still not read of `part`; nothing where it was moved back before it meanwhile.
+fn put_again(
+    broker: &Broker,
+    group: &str,
+    part: &Part<'_>,
+    stays: impl Fn(&RecordView<'_>) -> bool,
+) -> Result<(), BrokerError> {
+    let (topic, queue_id) = (part.topic, part.queue_id);
+    let min = || broker.store.queue(topic, queue_id).min.get();
+    if let Some(slot) = broker.pop.table.get(group, topic, queue_id)
+        && let Some(mut locked) = slot.lock()
+    {
+        reconcile(broker, &slot, &mut locked)?;
+        let next = locked.state().next;
+        if next < part.from {
+            return Ok(());
         }
+        let done = part.put_again(broker, next, stays);
+        // Where it failed, what was put again before is hidden.
+        locked.skip_to(if done.is_ok() { part.end } else { min() });
+        mirror(broker, &slot, &mut locked);
+        return done;
+    }
+    let known = committed(broker, group, topic, queue_id);
+    let next = min().max(known.unwrap_or(0));
+    if next < part.from {
         return Ok(());
     }
-    let committed = broker.offsets.get(group, topic, queue_id);
-    let next = committed.and_then(|offset| u64::try_from(offset).ok());
-    if next.unwrap_or(0) < to {
-        copy(next.unwrap_or(0))?;
-        if next.is_some() {
-            let offset = i64::try_from(to).unwrap_or(i64::MAX);
-            broker
-                .offsets
-                .commit(group, topic, queue_id, offset, broker.now_ms());
-        }
+    part.put_again(broker, next, stays)?;
+    if known.is_some_and(|known| known < part.end) {
+        let offset = i64::try_from(part.end).unwrap_or(i64::MAX);
+        let now_ms = broker.now_ms();
+        broker
+            .offsets
+            .commit(group, topic, queue_id, offset, now_ms);
     }
     Ok(())
 }

@@ -194,6 +194,31 @@ async fn raw_bytes_come_back_as_they_were_sent() {
     cluster.stop().await;
 }
 
+/// An answer without bytes is taken with its head: the receipt in it holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_message_in_the_raw_form_keeps_its_lease() {
+    let cluster = Cluster::start(1, 1).await;
+    cluster
+        .ns("POST", "/topics/empty/messages", r#"{"text":""}"#)
+        .await;
+    let raw = "/groups/r/receive?topic=empty&bodyFormat=raw";
+    let got = cluster.ns("POST", &format!("{raw}&wait=5s"), "").await;
+    assert_eq!((got.status, got.body.len()), (200, 0));
+    let receipt = got.header("mq-receipt").unwrap().to_owned();
+    let again = cluster.ns("POST", &format!("{raw}&wait=500ms"), "").await;
+    assert_eq!(again.status, 204, "delivered again: {:?}", again.headers);
+    let acked = cluster
+        .ns("POST", &format!("/groups/r/ack?receipt={receipt}"), "")
+        .await;
+    assert_eq!(
+        acked.json()["results"][0]["status"],
+        "acked",
+        "{}",
+        acked.text()
+    );
+    cluster.stop().await;
+}
+
 /// A broker may take less than the gateway, by its settings or because its log files are small.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_too_large_for_the_broker_is_413_with_its_limit() {

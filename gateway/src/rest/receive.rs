@@ -159,28 +159,27 @@ pub(crate) async fn receive(
     })
 }
 
-/// Sweeps, and where there is nothing waits and sweeps again until `until`.
+/// Sweeps, and where there is neither a message nor a loss waits and sweeps again until `until`.
 async fn take(
     state: &AppState,
     request: &PopRequest,
     until: Instant,
 ) -> Result<(Popped, Held), ApiError> {
-    let mut gap = Vec::new();
     let mut place = None;
     loop {
         let bytes = usize::try_from(request.max_bytes).unwrap_or(usize::MAX);
         let held = answer::room(state, bytes, request.deadline).await?;
-        let mut popped = if state.draining.is_cancelled() {
+        let popped = if state.draining.is_cancelled() {
             Popped::default()
         } else {
             let mut part = request.clone();
             part.max_bytes = u32::try_from(held.bytes()).unwrap_or(request.max_bytes);
             state.upstream.pop(&part).await?
         };
-        gap.append(&mut popped.gap);
         let now = Instant::now();
-        if !popped.messages.is_empty() || now >= until || state.draining.is_cancelled() {
-            popped.gap = gap;
+        // A loss is told once: nothing that could fail may come before the answer.
+        let news = !popped.messages.is_empty() || !popped.gap.is_empty();
+        if news || now >= until || state.draining.is_cancelled() {
             return Ok((popped, held));
         }
         if place.is_none() && !popped.more {
@@ -203,7 +202,6 @@ async fn take(
             }
         };
         if wake == Wake::Elapsed {
-            popped.gap = gap;
             return Ok((popped, state.answers.empty()));
         }
     }
@@ -288,7 +286,9 @@ fn gaps(out: &mut Vec<u8>, gaps: &[Gap]) {
 
 /// The leases are given back, uncounted, where the client is gone before its answer.
 fn guarded(bytes: Bytes, mut popped: Popped, mut held: Held) -> Body {
-    if bytes.is_empty() && popped.messages.is_empty() {
+    if bytes.is_empty() {
+        // The head is the whole answer: nobody asks for a body, nor disarms it.
+        drop(popped.take());
         return Body::empty();
     }
     for delivery in &mut popped.messages {

@@ -59,6 +59,15 @@ impl DatabaseUrl {
         Ok(Kind::Lite(path.into()))
     }
 
+    /// What stands before a password with a raw `?` in it; `None` where there is none. Nobody can tell where such a
+    /// password ends, so nothing behind it may be shown.
+    fn before_unquoted(&self) -> Option<&str> {
+        let login = self.0.find("://")? + 3;
+        let colon = login + self.0[login..].find([':', '?'])?;
+        let (secret, _) = self.0[colon..].strip_prefix(':')?.rsplit_once('@')?;
+        secret.contains('?').then(|| &self.0[..colon])
+    }
+
     /// Why it cannot be used, if it cannot.
     pub(crate) fn fault(&self) -> Option<String> {
         match self.kind() {
@@ -76,9 +85,13 @@ impl From<&str> for DatabaseUrl {
     }
 }
 
-/// `scheme://user:***@host/…`, and a `password=` parameter likewise.
+/// `scheme://user:***@host/…`, and a `password=` parameter likewise; `scheme://user:***` where the password holds a
+/// raw `?`.
 impl fmt::Display for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(before) = self.before_unquoted() {
+            return write!(f, "{before}:***");
+        }
         let (address, query) = match self.0.split_once('?') {
             Some((address, query)) => (address, Some(query)),
             None => (self.0.as_str(), None),
@@ -129,6 +142,13 @@ mod tests {
                 "postgres://h/d?user=u&password=p",
                 "postgres://h/d?user=u&password=***",
             ),
+            ("postgres://u:p?q@h/d?a=b", "postgres://u:***"),
+            ("postgres://u:1?password=x@y&z@h/d", "postgres://u:***"),
+            (
+                "postgres://h/d?password=a:b@c",
+                "postgres://h/d?password=***",
+            ),
+            ("postgres://h:1/d?password=p@q", "postgres://h:***"),
         ] {
             let url = DatabaseUrl::from(url);
             assert_eq!(url.to_string(), shown);

@@ -67,9 +67,16 @@ async fn one_way_sends_that_fail_later_are_counted_and_bounded() {
         .with("POST", path, &headers, br#"{"text":"c"}"#)
         .await;
     assert_eq!(lost.status, 202, "{}", lost.text());
+    let used = state.bodies.used();
+    let under_way = state.metrics.oneway_dropped.get() == 0;
+    assert!(!under_way || used == br#"{"text":"c"}"#.len(), "{used}");
     let end = Instant::now() + Duration::from_secs(3);
     while state.metrics.oneway_dropped.get() == 0 {
         assert!(Instant::now() < end, "the failure was not counted");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    while state.bodies.used() > 0 {
+        assert!(Instant::now() < end, "the body is held still");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let metrics = send(cluster.addr(), "GET", "/metrics", &[], b"").await;

@@ -206,6 +206,23 @@ async fn a_frame_over_the_limit_closes_with_1009() {
     }
 }
 
+/// What sockets send in is counted with the bodies of requests: where there is no room it waits, heartbeat or not.
+#[tokio::test]
+async fn a_frame_waits_for_the_memory_it_needs() {
+    let mut config = config();
+    config.ws.idle = node::Millis(200);
+    config.ws.grace = node::Millis(200);
+    let gateway = Gateway::alone(config).await;
+    let bodies = &gateway.state().bodies;
+    let mut socket = open(gateway.addr).await;
+    let all = bodies.take(usize::MAX).await;
+    socket.say(json!({"op": "ping", "id": 1})).await;
+    assert_eq!(socket.next(Duration::from_secs(1)).await, Got::Nothing);
+    drop(all);
+    assert_eq!(socket.frame().await["op"], "pong");
+    assert_eq!(bodies.used(), 0);
+}
+
 #[tokio::test]
 async fn junk_bytes_after_the_handshake_end_the_socket_only() {
     use tokio::io::AsyncWriteExt;

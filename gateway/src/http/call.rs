@@ -3,11 +3,13 @@
 use super::Meta;
 use crate::error::{ApiError, Code};
 use crate::json::{Raw, document};
+use crate::memory::Held;
 use crate::params::{Query, check_group, check_namespace, check_topic};
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use bytes::Bytes;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -22,6 +24,7 @@ pub struct Call {
     path: Vec<(String, String)>,
     /// The whole body.
     pub body: Bytes,
+    held: Option<Arc<Held>>,
 }
 
 impl<S: Send + Sync> FromRequest<S> for Call {
@@ -37,12 +40,14 @@ impl<S: Send + Sync> FromRequest<S> for Call {
             .map(|(k, v)| (k.to_owned(), v.to_owned()))
             .collect();
         let body = parts.extensions.remove::<Bytes>().unwrap_or_default();
+        let held = parts.extensions.remove::<Arc<Held>>();
         let meta = parts.extensions.get::<Meta>().cloned().unwrap_or_default();
         Ok(Self {
             parts,
             meta,
             path,
             body,
+            held,
         })
     }
 }
@@ -58,6 +63,12 @@ impl Call {
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.parts.headers.get(name).and_then(|v| v.to_str().ok())
+    }
+
+    /// The memory of the body, for a task that keeps it after the answer.
+    #[must_use]
+    pub fn held(&self) -> Option<Arc<Held>> {
+        self.held.clone()
     }
 
     /// The path as it came.

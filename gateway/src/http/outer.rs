@@ -200,12 +200,12 @@ fn is_upgrade(uri: &Uri) -> bool {
     uri.path() == "/v1/ws"
 }
 
-/// Reads the body into an extension.
-async fn take_body(state: &AppState, request: &mut Request) -> Result<Option<Held>, ApiError> {
+/// Reads the body into an extension, and its share of the budget into another: who keeps the body after the answer
+/// keeps that too.
+async fn take_body(state: &AppState, request: &mut Request) -> Result<Option<Arc<Held>>, ApiError> {
     check_length(request.headers(), state.request_max())?;
     let body = std::mem::take(request.body_mut());
-    let (bytes, share) =
-        read_body(body, request.headers(), state.request_max(), &state.bodies).await?;
+    let (bytes, share) = read_body(body, state.request_max(), &state.bodies).await?;
     if let Some(coding) = request.headers().get(header::CONTENT_ENCODING)
         && !bytes.is_empty()
         && !coding.as_bytes().eq_ignore_ascii_case(b"identity")
@@ -215,6 +215,10 @@ async fn take_body(state: &AppState, request: &mut Request) -> Result<Option<Hel
         return Err(ApiError::new(Code::UnsupportedMediaType, detail));
     }
     request.extensions_mut().insert(bytes);
+    let share = share.map(Arc::new);
+    if let Some(share) = &share {
+        request.extensions_mut().insert(Arc::clone(share));
+    }
     Ok(share)
 }
 
@@ -230,8 +234,7 @@ async fn refuse(state: &AppState, request: Request, error: ApiError) -> Result<R
     if waits || much {
         return Err(error.closing());
     }
-    let (parts, body) = request.into_parts();
-    match read_body(body, &parts.headers, max, &state.bodies).await {
+    match read_body(request.into_body(), max, &state.bodies).await {
         Ok(_) => Err(error),
         Err(_) => Err(error.closing()),
     }

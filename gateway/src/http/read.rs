@@ -14,9 +14,6 @@ use tokio::time::timeout;
 /// No byte for this long ends the request with 408.
 pub(super) const SILENCE: Duration = Duration::from_secs(30);
 
-/// Room prepared for a body of which only the length is known.
-const PREPARED_MAX: usize = 1 << 20;
-
 /// The declared length, if any.
 pub(super) fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get("content-length")?.to_str().ok()?.parse().ok()
@@ -45,14 +42,12 @@ fn too_large(max: usize) -> ApiError {
 /// `request_too_large`, `request_timeout`, `overloaded`; all end the connection.
 pub(super) async fn read_body(
     mut body: Body,
-    headers: &HeaderMap,
     max: usize,
     budget: &Arc<Budget>,
 ) -> Result<(Bytes, Option<Held>), ApiError> {
     if body.is_end_stream() {
         return Ok((Bytes::new(), None));
     }
-    let expected = content_length(headers).and_then(|n| usize::try_from(n).ok());
     // The budget is taken as bytes arrive: a length that is only declared holds nothing.
     let mut held = budget.empty();
     let mut first: Option<Bytes> = None;
@@ -88,9 +83,7 @@ pub(super) async fn read_body(
         match (&mut joined, &mut first) {
             (Some(buffer), _) => buffer.extend_from_slice(&data),
             (None, Some(start)) => {
-                let mut buffer = BytesMut::with_capacity(
-                    expected.unwrap_or(0).min(PREPARED_MAX).max(length * 2),
-                );
+                let mut buffer = BytesMut::with_capacity(length);
                 buffer.extend_from_slice(start);
                 buffer.extend_from_slice(&data);
                 joined = Some(buffer);
@@ -108,4 +101,22 @@ fn no_room() -> ApiError {
         "the gateway holds as many request bodies as it may; try again",
     )
     .closing()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::stream;
+    use std::convert::Infallible;
+
+    #[tokio::test]
+    async fn memory_grows_with_what_arrived() {
+        let parts = ["a", "b", "c"].map(|part| Ok::<_, Infallible>(Bytes::from(part)));
+        let budget = Budget::new(3);
+        let body = Body::from_stream(stream::iter(parts));
+        let (whole, held) = read_body(body, 1 << 20, &budget).await.unwrap();
+        assert_eq!(&whole[..], b"abc");
+        assert_eq!(held.map(|held| held.bytes()), Some(3));
+        assert!(whole.try_into_mut().unwrap().capacity() < 1_024);
+    }
 }

@@ -89,7 +89,7 @@ pub(super) async fn finish(
     let deadline = call.deadline(Duration::ZERO);
     match mode {
         Mode::Oneway => {
-            let message_id = accept(state, topic, draft, deadline).await?;
+            let message_id = accept(state, call, topic, draft, deadline).await?;
             let mut out = Vec::with_capacity(64);
             let mut object = Members::open(&mut out);
             object.text("messageId", &message_id);
@@ -116,6 +116,7 @@ pub(super) async fn finish(
 /// One-way: validated and routed, then sent in a task of its own; a later failure is only counted.
 async fn accept(
     state: &AppState,
+    call: &Call,
     topic: &str,
     draft: &Draft,
     deadline: Instant,
@@ -130,9 +131,9 @@ async fn accept(
         message_id: message_id.clone(),
         ..draft.clone()
     };
-    let (state, topic) = (state.clone(), topic.to_owned());
+    let (state, topic, held) = (state.clone(), topic.to_owned(), call.held());
     state.tracker.clone().spawn(async move {
-        let _place = place;
+        let (_place, _held) = (place, held);
         if let Err(error) = state.upstream.send(&Scope, &topic, &draft, deadline).await {
             tracing::debug!(%error, topic, "one-way send failed");
             state.metrics.oneway_dropped.inc();

@@ -16,13 +16,14 @@ use tokio_tungstenite::tungstenite;
 use tokio_util::sync::CancellationToken;
 
 use super::action::{Action, Event};
-use super::frame::{self, IN_FLIGHT_MAX, Malformed, Request, Subscribe};
+use super::frame::{self, IN_FLIGHT_MAX, Malformed, Op, Request, Subscribe};
 use super::jobs::{self, Done, Feed, Wanted};
 use super::outbound::{Outbound, Progress};
 use super::reader_fields::ReaderSubscribe;
 use super::reader_jobs::{self, Reading};
 use super::reader_session::TURNS;
 use super::session::{Session, Settings, close};
+use crate::memory::Held;
 use crate::params::{format_duration, format_time};
 use crate::state::AppState;
 use crate::upstream::Presence;
@@ -41,6 +42,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const AFTERLIFE: Duration = Duration::from_secs(30);
 
 type Job = Pin<Box<dyn Future<Output = Done> + Send>>;
+type Arrival = Pin<Box<dyn Future<Output = (Utf8Bytes, Held)> + Send>>;
 
 /// How the conversation ended.
 enum End {
@@ -60,8 +62,12 @@ struct Driver {
     member: String,
     base: Instant,
     outbound: Outbound,
+    /// A text frame that waits for memory; one at most.
+    arriving: FuturesUnordered<Arrival>,
     /// Objects of the last text frame that are not handled yet.
     backlog: VecDeque<Result<Request, Malformed>>,
+    /// Memory of the last text frame.
+    held: Option<Arc<Held>>,
     jobs: FuturesUnordered<Job>,
     feeds: HashMap<u32, Arc<Feed>>,
     readers: HashMap<u32, Reading>,
@@ -88,7 +94,9 @@ pub(super) async fn run(socket: WebSocket, state: AppState, name: String, member
         member,
         base,
         outbound: Outbound::default(),
+        arriving: FuturesUnordered::new(),
         backlog: VecDeque::new(),
+        held: None,
         jobs: FuturesUnordered::new(),
         feeds: HashMap::new(),
         readers: HashMap::new(),
@@ -117,6 +125,7 @@ impl Driver {
             End::Broken => {
                 drop((sink, stream));
                 self.ended(false);
+                self.outbound = Outbound::default();
                 self.outlive().await;
             }
             End::Close { code, reason } => {
@@ -145,6 +154,8 @@ impl Driver {
 
     /// From here on every lease is on its way back.
     fn ended(&mut self, clean: bool) {
+        self.backlog.clear();
+        self.held = None;
         let unwritten = self.outbound.take_unwritten();
         self.handle(Event::Ended { clean, unwritten });
     }
@@ -188,7 +199,7 @@ impl Driver {
             }
             let (may_write, may_read) = (
                 self.outbound.has_work(),
-                self.backlog.is_empty() && self.session.can_read(),
+                self.backlog.is_empty() && self.arriving.is_empty() && self.session.can_read(),
             );
             let outbound = &mut self.outbound;
             tokio::select! {
@@ -197,21 +208,41 @@ impl Driver {
                     Err(_) => return End::Broken,
                 },
                 frame = stream.next(), if may_read => match frame {
-                    Some(Ok(Message::Text(text))) => self.text(&text),
+                    Some(Ok(Message::Text(text))) => self.arrived(text),
                     Some(Ok(Message::Binary(_))) => self.handle(Event::Malformed("binary frames need mq.v1.bin")),
                     Some(Ok(Message::Ping(_) | Message::Pong(_))) => self.handle(Event::Traffic),
                     Some(Ok(Message::Close(_))) => return End::Clean,
                     Some(Err(error)) => return broken(error),
                     None => return End::Broken,
                 },
+                Some((text, held)) = self.arriving.next(), if !self.arriving.is_empty() => self.text(&text, held),
                 Some(done) = self.jobs.next(), if !self.jobs.is_empty() => self.done(done),
-                () = sleep.as_mut() => self.handle(Event::Tick),
+                () = sleep.as_mut() => self.handle(if self.arriving.is_empty() {
+                    Event::Tick
+                } else {
+                    // The peer is not listened to: its silence means nothing.
+                    Event::Traffic
+                }),
                 () = draining.cancelled(), if !self.drained => self.drain(),
             }
         }
     }
 
-    fn text(&mut self, text: &Utf8Bytes) {
+    /// Takes memory for a text frame; the socket is not read while there is none.
+    fn arrived(&mut self, text: Utf8Bytes) {
+        let bodies = Arc::clone(&self.state.bodies);
+        let mut held = bodies.empty();
+        if held.grow(text.len()) {
+            return self.text(&text, held);
+        }
+        self.arriving.push(Box::pin(async move {
+            let held = bodies.take(text.len()).await;
+            (text, held)
+        }));
+    }
+
+    fn text(&mut self, text: &Utf8Bytes, held: Held) {
+        self.held = Some(Arc::new(held));
         let mut count = 0;
         for request in frame::requests(text) {
             count += 1;
@@ -228,8 +259,16 @@ impl Driver {
     fn read_backlog(&mut self) {
         while self.session.can_read() && self.closing.is_none() {
             match self.backlog.pop_front() {
-                None => return,
-                Some(Ok(request)) => self.handle(Event::Request(request)),
+                None => {
+                    self.held = None;
+                    return;
+                }
+                Some(Ok(mut request)) => {
+                    if let Ok(Op::Publish(publish)) = &mut request.op {
+                        publish.held = self.held.clone();
+                    }
+                    self.handle(Event::Request(request));
+                }
                 Some(Err(Malformed(reason))) => self.handle(Event::Malformed(reason)),
             }
         }
@@ -309,13 +348,11 @@ impl Driver {
                     return;
                 };
                 let deliveries = popped.take();
-                let batch = jobs::batch(&deliveries, &popped, feed.format, asked);
+                let batch = jobs::batch(&deliveries, &popped, feed.format, asked, held);
                 self.handle(Event::Popped {
                     sub,
                     result: Ok(batch),
                 });
-                // What became frames is counted in the outbound queue.
-                drop(held);
             }
         }
     }

@@ -9,6 +9,7 @@ pub(crate) use crate::render::BodyFormat;
 
 use super::fields::{FieldFault, Fields, read_text, shortened};
 use super::reader_fields::{ReaderSubscribe, read_reader};
+use crate::memory::Held;
 
 /// Receipts in one `ack`, `nack` or `extend`.
 pub(super) const RECEIPTS_MAX: usize = 256;
@@ -127,6 +128,8 @@ pub(crate) struct Publish {
     /// Sends with the same one keep their order.
     pub(crate) ordering_key: Option<String>,
     pub(crate) idempotency_key: Option<String>,
+    /// The memory of the text frame it came in.
+    pub(crate) held: Option<Arc<Held>>,
 }
 
 /// The text frame is not a sequence of JSON objects: the socket ends with `protocol_error`.
@@ -468,5 +471,6 @@ fn read_publish(fields: &Fields<'_>) -> Result<Op, FieldFault> {
                 .map(|key| key.into_owned())
         }),
         idempotency_key: fields.text("idempotencyKey")?.map(|key| key.into_owned()),
+        held: None,
     })))
 }

@@ -111,17 +111,26 @@ pub(super) async fn pop(state: AppState, feed: Arc<Feed>, wanted: Wanted) -> Don
     }
 }
 
-/// The messages as the session takes them. `asked` is when the pop began: leases are reckoned from there.
+/// The messages as the session takes them, their memory held until the last of them is in a frame. `asked` is when the
+/// pop began: leases are reckoned from there.
 pub(super) fn batch(
     deliveries: &[Delivery],
     popped: &Popped,
     format: BodyFormat,
     asked: Monotonic,
+    held: Option<Held>,
 ) -> Batch {
-    let items = deliveries
+    let mut items: Vec<Item> = deliveries
         .iter()
         .filter_map(|delivery| item(delivery, format, asked))
         .collect();
+    if let Some(mut held) = held {
+        held.set(items.iter().map(|item| item.json.get().len()).sum());
+        let held = Arc::new(held);
+        for item in &mut items {
+            item.held = Some(Arc::clone(&held));
+        }
+    }
     let partial = popped
         .partial
         .iter()
@@ -155,6 +164,7 @@ fn item(delivery: &Delivery, format: BodyFormat, asked: Monotonic) -> Option<Ite
         size: delivery.body.len() as u64,
         until,
         broker: delivery.lease.broker.as_str().into(),
+        held: None,
     })
 }
 

@@ -261,6 +261,7 @@ impl World {
                     size: 10,
                     until,
                     broker: "b".into(),
+                    held: None,
                 }
             })
             .collect();

@@ -97,6 +97,7 @@ impl Rig {
                 size: 10,
                 until,
                 broker: "b".into(),
+                held: None,
             })
             .collect()
     }
@@ -736,6 +737,7 @@ fn a_full_queue_stops_pops_and_reading_and_ends_slow_consumers() {
         size: 300_000,
         until: now + Duration::from_secs(30),
         broker: "b".into(),
+        held: None,
     };
     let items = ["a", "b", "c", "d"]
         .map(|name| item(name, rig.now))
@@ -787,6 +789,7 @@ fn a_message_larger_than_the_queue_goes_alone() {
             size: 3_000_000,
             until,
             broker: "b".into(),
+            held: None,
         })
         .to_vec();
     rig.event(Event::Popped {

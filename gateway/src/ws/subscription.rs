@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use super::action::{Adopted, Target};
 use super::frame::{SettleItem, SettleKind, Subscribe};
+use crate::memory::Held;
 
 /// Credit a client may have outstanding, messages.
 pub(super) const CREDIT_MAX: u64 = 10_000;
@@ -38,6 +39,8 @@ pub(crate) struct Item {
     pub(crate) until: Monotonic,
     /// Who gave it, and counts it.
     pub(crate) broker: Arc<str>,
+    /// The memory of all messages of its pop.
+    pub(crate) held: Option<Arc<Held>>,
 }
 
 /// Whether a pop makes sense, and what follows the last one.

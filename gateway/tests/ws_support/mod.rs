@@ -79,6 +79,11 @@ impl Gateway {
         self.running.state().draining.cancel();
     }
 
+    /// What its parts share.
+    pub(crate) fn state(&self) -> &gateway::AppState {
+        self.running.state()
+    }
+
     /// Status of a request without a body.
     pub(crate) async fn plain(&self, method: &str, path: &str) -> u16 {
         request(self.addr, method, path, "").await.0

@@ -7,7 +7,7 @@
 //! The MAC is the first 8 bytes of HMAC-SHA-256 over everything before it. Any gateway of the cluster has the keys.
 
 use crate::db::signing_keys::SigningKey;
-use crate::signing::{KeyRing, MAC_BYTES, Signer, read_varint, same, tag, varint};
+use crate::signing::{KeyRing, Signer, read_varint, tag, varint, verifies};
 use crate::upstream::{Lease, Scope};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -116,14 +116,14 @@ impl ReceiptKeys {
             return None;
         }
         let bytes = URL_SAFE_NO_PAD.decode(receipt.strip_prefix(PREFIX)?).ok()?;
-        let (signed, mac) = bytes.split_at_checked(bytes.len().checked_sub(MAC_BYTES)?)?;
+        let (signed, mac) = bytes.split_last_chunk()?;
         let mut at = Reader { bytes: signed };
         if at.byte()? != VERSION {
             return None;
         }
         let number = at.varint()?;
         let key = self.ring.find(number)?;
-        if !same(&tag(&key.mac, signed), mac) {
+        if !verifies(&key.mac, signed, mac) {
             return None;
         }
         let hash = at.take(8)?;

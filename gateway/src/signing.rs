@@ -79,7 +79,7 @@ fn ready(keys: &[SigningKey]) -> Vec<Key> {
     keys.iter().filter_map(ready).collect()
 }
 
-/// The MAC of some bytes.
+/// The MAC of some bytes, cut to [`MAC_BYTES`].
 pub(crate) fn tag(mac: &Hmac<Sha256>, bytes: &[u8]) -> [u8; MAC_BYTES] {
     let full = mac.clone().chain_update(bytes).finalize().into_bytes();
     let mut tag = [0; MAC_BYTES];
@@ -87,9 +87,10 @@ pub(crate) fn tag(mac: &Hmac<Sha256>, bytes: &[u8]) -> [u8; MAC_BYTES] {
     tag
 }
 
-/// Compares without telling by time where they differ.
-pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
+/// Whether this is the MAC of some bytes, told without showing by time where it differs.
+pub(crate) fn verifies(mac: &Hmac<Sha256>, bytes: &[u8], tag: &[u8; MAC_BYTES]) -> bool {
+    let mac = mac.clone().chain_update(bytes);
+    mac.verify_truncated_left(tag).is_ok()
 }
 
 /// Signs texts of one purpose; a text of another purpose does not open.
@@ -136,10 +137,10 @@ impl Signer {
             return None;
         }
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let (signed, mac) = bytes.split_at_checked(bytes.len().checked_sub(MAC_BYTES)?)?;
+        let (signed, mac) = bytes.split_last_chunk()?;
         let mut payload = signed;
         let key = self.ring.find(read_varint(&mut payload)?)?;
-        same(&tag(&self.derived(&key), signed), mac).then(|| payload.to_vec())
+        verifies(&self.derived(&key), signed, mac).then(|| payload.to_vec())
     }
 
     fn derived(&self, key: &Key) -> Hmac<Sha256> {

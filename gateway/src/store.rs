@@ -56,7 +56,7 @@ impl Store {
     /// Reads the signing keys again and again until the gateway drains.
     pub(crate) async fn watch(self, state: AppState) {
         let mut every = tokio::time::interval(LOOK);
-        let mut away = false;
+        let (mut away, mut unsigned) = (false, false);
         loop {
             tokio::select! {
                 () = state.draining.cancelled() => return,
@@ -68,14 +68,20 @@ impl Store {
             };
             state.metrics.metadata_up(read.is_ok());
             match read {
-                // a store that was emptied takes no key away
-                Ok(keys) if !keys.is_empty() => {
-                    self.ring.replace(&keys);
+                Ok(keys) => {
                     if std::mem::take(&mut away) {
                         tracing::info!("the metadata store answers again");
                     }
+                    // a store that was emptied, or has no key that signs, takes no key away
+                    if keys.iter().any(|key| key.signs) {
+                        self.ring.replace(&keys);
+                        unsigned = false;
+                    } else if !std::mem::replace(&mut unsigned, true) {
+                        tracing::warn!(
+                            "the metadata store has no signing key in state 'active'; those in memory are used"
+                        );
+                    }
                 }
-                Ok(_) => {}
                 Err(error) => {
                     if !std::mem::replace(&mut away, true) {
                         told(&error);

@@ -78,7 +78,6 @@ async fn keys_survive_a_restart_and_need_their_master_key() {
                 "{opened:?}"
             );
         }
-        db.ping().await.unwrap();
         db.close().await;
     }
 }
@@ -126,6 +125,43 @@ async fn the_state_of_a_key_says_what_it_may_do() {
             .sql("UPDATE signing_keys SET state = 'retired' WHERE kid = 'receipt:1'")
             .await;
         assert_eq!(seen().await, []);
+    }
+}
+
+/// The newest key is the one with the highest number, whatever the order of the texts.
+#[tokio::test]
+async fn keys_are_ordered_by_number() {
+    for store in stores() {
+        let db = store.open().await.unwrap();
+        let plain = MasterKey::none();
+        db.signing_keys("receipt", &plain, 1).await.unwrap();
+        for copy in [
+            "INSERT INTO signing_keys SELECT 'receipt:10', kind, key_enc, state, created_at FROM signing_keys WHERE kid = 'receipt:1'",
+            "INSERT INTO signing_keys SELECT 'receipt:9', kind, key_enc, state, created_at FROM signing_keys WHERE kid = 'receipt:1'",
+        ] {
+            store.sql(copy).await;
+        }
+        let keys = db.signing_keys("receipt", &plain, 2).await.unwrap();
+        let numbers: Vec<u64> = keys.iter().map(|k| k.number).collect();
+        assert_eq!(numbers, [1, 9, 10]);
+    }
+}
+
+/// A gateway that could sign nothing does not start: its receipts would settle nothing.
+#[tokio::test]
+async fn a_store_without_a_key_that_signs_is_refused() {
+    for store in stores() {
+        let db = store.open().await.unwrap();
+        db.signing_keys("receipt", &key(1), 1).await.unwrap();
+        for change in [
+            "UPDATE signing_keys SET state = 'verify'",
+            "UPDATE signing_keys SET state = 'retired'",
+        ] {
+            store.sql(change).await;
+            let opened = db.signing_keys("receipt", &key(1), 2).await;
+            assert!(opened.is_err(), "{change}: {opened:?}");
+            assert!(opened.unwrap_err().to_string().contains("'active'"));
+        }
     }
 }
 

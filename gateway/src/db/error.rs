@@ -1,6 +1,5 @@
 //! Why the metadata store cannot be used, and whose fault that is.
 
-use crate::error::{ApiError, Code};
 use std::time::Duration;
 
 /// What is wrong. Addresses are shown without their password.
@@ -95,6 +94,15 @@ pub enum DbError {
         /// Table, column and row.
         row: String,
     },
+    /// Nothing could be signed.
+    #[error(
+        "the metadata store holds keys of kind '{kind}' in table signing_keys, none of them in state 'active', so that \
+         nothing could be signed: set the state of the newest to 'active'"
+    )]
+    NoActiveKey {
+        /// Of the keys.
+        kind: String,
+    },
     /// No random bytes.
     #[error("the system gives no random bytes")]
     Random,
@@ -121,18 +129,5 @@ impl From<sqlx::migrate::MigrateError> for DbError {
             sqlx::migrate::MigrateError::VersionMissing(version) => Self::Newer(version),
             other => Self::Migrate(other),
         }
-    }
-}
-
-impl From<DbError> for ApiError {
-    fn from(error: DbError) -> Self {
-        tracing::error!(
-            error = &error as &dyn std::error::Error,
-            "metadata store failed"
-        );
-        Self::new(
-            Code::MetadataUnavailable,
-            "the metadata store cannot be used now",
-        )
     }
 }

@@ -59,16 +59,6 @@ impl Db {
         }
     }
 
-    /// Whether the store answers.
-    ///
-    /// # Errors
-    /// [`DbError::Sql`], [`DbError::Slow`].
-    pub async fn ping(&self) -> Result<(), DbError> {
-        let asked =
-            async { on!(self, pool => sqlx::query("SELECT 1").execute(pool).await.map(drop)) };
-        limited(asked).await
-    }
-
     /// Ends all connections; one that is stuck is left to the end of the process.
     pub async fn close(&self) {
         let closed = async { on!(self, pool => pool.close().await) };

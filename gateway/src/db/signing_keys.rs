@@ -24,11 +24,12 @@ impl std::fmt::Debug for SigningKey {
 type Row = (String, String, String);
 
 impl Db {
-    /// The keys of a kind, oldest first; makes the first one. Gateways that start at once agree: the key number is
+    /// The keys of a kind, by number; makes the first one. Gateways that start at once agree: the key number is
     /// the primary key, so one insert wins and all read what is there.
     ///
     /// # Errors
-    /// [`DbError::WrongMasterKey`] or [`DbError::Plain`] when a key does not open; [`DbError::Sql`], [`DbError::Slow`].
+    /// [`DbError::WrongMasterKey`] or [`DbError::Plain`] when a key does not open; [`DbError::NoActiveKey`];
+    /// [`DbError::Sql`], [`DbError::Slow`].
     pub async fn signing_keys(
         &self,
         kind: &str,
@@ -37,7 +38,7 @@ impl Db {
     ) -> Result<Vec<SigningKey>, DbError> {
         let keys = self.read_keys(kind, master).await?;
         if !keys.is_empty() {
-            return Ok(keys);
+            return with_one_that_signs(kind, keys);
         }
         const SQL: &str = "INSERT INTO signing_keys (kid, kind, key_enc, state, created_at) \
                            VALUES ($1, $2, $3, 'active', $4) ON CONFLICT (kid) DO NOTHING";
@@ -48,25 +49,28 @@ impl Db {
             on!(self, pool => sqlx::query(SQL).bind(&kid).bind(kind).bind(&sealed).bind(at).execute(pool).await.map(drop))
         })
         .await?;
-        self.read_keys(kind, master).await
+        with_one_that_signs(kind, self.read_keys(kind, master).await?)
     }
 
-    /// The keys of a kind as they are now, oldest first.
+    /// The keys of a kind as they are now, by number; maybe none, or none that signs.
     ///
     /// # Errors
-    /// As [`Db::signing_keys`].
+    /// [`DbError::WrongMasterKey`], [`DbError::Plain`], [`DbError::Sql`], [`DbError::Slow`].
     pub async fn read_keys(
         &self,
         kind: &str,
         master: &MasterKey,
     ) -> Result<Vec<SigningKey>, DbError> {
         const SQL: &str = "SELECT kid, key_enc, state FROM signing_keys \
-                           WHERE kind = $1 AND state IN ('active', 'verify') ORDER BY created_at, kid";
+                           WHERE kind = $1 AND state IN ('active', 'verify')";
         let rows: Vec<Row> = limited(async {
             on!(self, pool => sqlx::query_as(SQL).bind(kind).fetch_all(pool).await)
         })
         .await?;
-        rows.iter().map(|row| open(row, master)).collect()
+        let keys: Result<Vec<_>, _> = rows.iter().map(|row| open(row, master)).collect();
+        let mut keys = keys?;
+        keys.sort_by_key(|key| key.number);
+        Ok(keys)
     }
 
     /// Whether the store holds any secret that a master key has sealed.
@@ -79,6 +83,17 @@ impl Db {
             limited(async { on!(self, pool => sqlx::query_as(SQL).fetch_optional(pool).await) })
                 .await?;
         Ok(row.is_some())
+    }
+}
+
+/// Without a key that signs, receipts and cursors would open nowhere.
+fn with_one_that_signs(kind: &str, keys: Vec<SigningKey>) -> Result<Vec<SigningKey>, DbError> {
+    if keys.iter().any(|key| key.signs) {
+        Ok(keys)
+    } else {
+        Err(DbError::NoActiveKey {
+            kind: kind.to_owned(),
+        })
     }
 }
 

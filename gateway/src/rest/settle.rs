@@ -73,7 +73,7 @@ impl Kind {
 }
 
 /// A receipt and what to do with it.
-type Asked = (String, SettleOp);
+pub(crate) type Asked = (String, SettleOp);
 
 async fn settle(state: &AppState, call: &Call, kind: Kind) -> Result<Response, ApiError> {
     let group = call.group()?;
@@ -315,35 +315,40 @@ fn check_text(value: &str, name: &str, pointer: &str, max: usize) -> Result<Stri
 /// The member `results`.
 pub(crate) fn results(out: &mut Vec<u8>, asked: &[Asked], outcomes: &[SettleOutcome]) {
     out.push(b'[');
-    for (i, ((receipt, op), outcome)) in asked.iter().zip(outcomes).enumerate() {
+    for (i, (asked, outcome)) in asked.iter().zip(outcomes).enumerate() {
         if i > 0 {
             out.push(b',');
         }
-        let mut object = Members::open(out);
-        // What is no receipt is not sent back whole.
-        let shown: String = if receipt.len() > 1_024 {
-            receipt.chars().take(64).collect()
-        } else {
-            receipt.clone()
-        };
-        write_string(object.member("receipt"), &shown);
-        object.text("status", outcome.status.as_str());
-        if let Some(code) = outcome.status.code() {
-            object.text("code", code.as_str());
-        }
-        object.boolean("late", outcome.late);
-        object.boolean("already", outcome.already);
-        if let Some(at) = outcome.visible_at_ms {
-            let name = if matches!(op, SettleOp::Extend { .. }) {
-                "invisibleUntil"
-            } else {
-                "nextDeliveryAt"
-            };
-            object.time(name, at);
-        }
-        object.close();
+        result(out, asked, outcome);
     }
     out.push(b']');
+}
+
+/// One of the results.
+pub(crate) fn result(out: &mut Vec<u8>, (receipt, op): &Asked, outcome: &SettleOutcome) {
+    let mut object = Members::open(out);
+    // What is no receipt is not sent back whole.
+    let shown: String = if receipt.len() > 1_024 {
+        receipt.chars().take(64).collect()
+    } else {
+        receipt.clone()
+    };
+    write_string(object.member("receipt"), &shown);
+    object.text("status", outcome.status.as_str());
+    if let Some(code) = outcome.status.code() {
+        object.text("code", code.as_str());
+    }
+    object.boolean("late", outcome.late);
+    object.boolean("already", outcome.already);
+    if let Some(at) = outcome.visible_at_ms {
+        let name = if matches!(op, SettleOp::Extend { .. }) {
+            "invisibleUntil"
+        } else {
+            "nextDeliveryAt"
+        };
+        object.time(name, at);
+    }
+    object.close();
 }
 
 fn answer_of(asked: &[Asked], outcomes: &[SettleOutcome]) -> Response {

@@ -17,18 +17,15 @@ use crate::error::{ApiError, Code};
 use crate::memory::Held;
 use crate::params::{check_namespace, check_topic, check_topic_writable, new_ulid};
 use crate::reader;
-use crate::receipt::ReceiptError;
 use crate::render::{self, Members};
+use crate::rest::{self, settle::Asked};
 use crate::state::AppState;
 use crate::upstream::{
-    Delivery, Lease, PopRequest, Popped, Presence, Scope, SettleOp, SettleOutcome, SettleStatus,
-    Settlement,
+    Delivery, PopRequest, Popped, Presence, Scope, SettleOp, SettleOutcome, SettleStatus,
 };
 
 /// A call to the brokers ends after this.
 const CALL: Duration = Duration::from_secs(10);
-/// Largest message body, bytes; an inbound frame is smaller anyway.
-const BODY_MAX: usize = 4 * 1024 * 1024;
 /// A wait for arrivals is renewed after this.
 const WAIT: Duration = Duration::from_secs(60);
 
@@ -203,43 +200,12 @@ pub(super) async fn settle(
     items: Vec<SettleItem>,
     member: &str,
 ) -> Done {
-    let leases: Vec<Result<Lease, ReceiptError>> = items
-        .iter()
-        .map(|item| state.receipts.decode(&Scope, &target.group, &item.receipt))
-        .collect();
-    let asked: Vec<Settlement> = items
-        .iter()
-        .zip(&leases)
-        .filter_map(|(item, lease)| {
-            Some(Settlement {
-                lease: lease.as_ref().ok()?.clone(),
-                op: operation(kind, item, member),
-            })
-        })
-        .collect();
-    let answers = if asked.is_empty() {
-        Vec::new()
-    } else {
-        state
-            .upstream
-            .settle(&Scope, &target.group, &asked, Instant::now() + CALL)
-            .await
-    };
-    let mut answers = answers.into_iter();
-    let outcomes = items.iter().zip(&leases).map(|(item, lease)| {
-        let unasked = |status| SettleOutcome {
-            status,
-            late: false,
-            already: false,
-            visible_at_ms: None,
-        };
-        let answer = match lease {
-            Ok(_) => answers.next().unwrap_or(unasked(SettleStatus::Unavailable)),
-            Err(ReceiptError::Invalid) => unasked(SettleStatus::Invalid),
-            Err(ReceiptError::WrongGroup) => unasked(SettleStatus::Forbidden),
-        };
-        outcome(&state, item, &answer)
-    });
+    let operation = |item: &SettleItem| (item.receipt.to_string(), operation(kind, item, member));
+    let asked: Vec<Asked> = items.iter().map(operation).collect();
+    let answers =
+        rest::settle::settle_all(&state, &target.group, &asked, Instant::now() + CALL).await;
+    let outcomes = items.iter().zip(&asked).zip(&answers);
+    let outcomes = outcomes.map(|((item, asked), answer)| outcome(&state, item, asked, answer));
     let outcomes = outcomes.collect();
     Done::Event(Event::Settled { token, outcomes })
 }
@@ -267,7 +233,7 @@ fn operation(kind: SettleKind, item: &SettleItem, member: &str) -> SettleOp {
     }
 }
 
-fn outcome(state: &AppState, item: &SettleItem, answer: &SettleOutcome) -> Outcome {
+fn outcome(state: &AppState, item: &SettleItem, asked: &Asked, answer: &SettleOutcome) -> Outcome {
     let effect = match answer.status {
         SettleStatus::Acked | SettleStatus::Nacked | SettleStatus::DeadLettered => Effect::Over,
         SettleStatus::Released => Effect::Released,
@@ -291,18 +257,8 @@ fn outcome(state: &AppState, item: &SettleItem, answer: &SettleOutcome) -> Outco
         detail: format!("{} ({})", code.title(), answer.status.as_str()),
         retryable: code.retryable(),
     });
-    let mut json = Vec::with_capacity(64 + item.receipt.len());
-    let mut members = Members::open(&mut json);
-    members.text("receipt", &item.receipt);
-    members.text("status", answer.status.as_str());
-    members.boolean("late", answer.late);
-    members.boolean("already", answer.already);
-    match (answer.status, answer.visible_at_ms) {
-        (SettleStatus::Extended, Some(at)) => members.time("invisibleUntil", at),
-        (SettleStatus::Nacked, Some(at)) => members.time("nextDeliveryAt", at),
-        _ => {}
-    }
-    members.close();
+    let mut json = Vec::with_capacity(240);
+    rest::settle::result(&mut json, asked, answer);
     let json = raw(json).unwrap_or_else(|| RawValue::NULL.to_owned());
     Outcome {
         effect,
@@ -332,28 +288,18 @@ async fn send(
     }
     let source = Bytes::from(String::from(Box::<str>::from(publish.message)));
     let message = crate::json::document(&source)?;
-    let mut draft = crate::message::draft(message, "/message", &source, BODY_MAX)?;
+    let mut draft = crate::message::draft(message, "/message", &source, state.message_max())?;
     draft.message_id = new_ulid(state.clock.now_ms());
     let sent = state
         .upstream
         .send(&Scope, &publish.topic, &draft, Instant::now() + CALL)
         .await?;
-    let value = serde_json::json!({
-        "messageId": sent.message_id,
-        "topic": publish.topic,
-        "queue": { "broker": sent.broker, "id": sent.queue_id },
-        "offset": sent.queue_offset,
-        "storedAt": crate::params::format_time(sent.stored_at_ms),
-        "durability": sent.durability,
-        "duplicate": false,
-    });
-    match value {
-        serde_json::Value::Object(members) => Ok(members.into_iter().collect()),
-        _ => Err(ApiError::new(
-            Code::Internal,
-            "the answer of a send is an object",
-        )),
-    }
+    let mut json = Vec::with_capacity(320);
+    let mut object = Members::open(&mut json);
+    rest::messages::sent_members(&mut object, &publish.topic, &sent);
+    object.close();
+    serde_json::from_slice(&json)
+        .map_err(|_| ApiError::new(Code::Internal, "the answer of a send is an object"))
 }
 
 /// The error as a frame carries it.

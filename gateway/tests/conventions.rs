@@ -227,18 +227,17 @@ async fn long_heads_have_a_problem_document_even_where_the_library_refuses_them(
     send(cluster.addr(), "GET", "/healthz", &many, b"")
         .await
         .problem(431, "headers_too_large");
-    for length in ["18446744073709551615", "99999999999999999999999999"] {
+    for (length, status) in [
+        ("18446744073709551615", 413),
+        ("99999999999999999999999999", 400),
+    ] {
         let mut endless = Connection::open(cluster.addr()).await;
         let head = format!(
             "POST {MESSAGES} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n"
         );
         endless.write(head.as_bytes()).await;
         let answer = endless.answer(false).await;
-        assert!(
-            [400, 413].contains(&answer.status),
-            "{length}: {}",
-            answer.status
-        );
+        assert_eq!(answer.status, status, "{length}");
     }
     let mut broken = Connection::open(cluster.addr()).await;
     broken.write(b"GET / HTTP/1.1\r\nbad header\r\n\r\n").await;

@@ -256,15 +256,58 @@ async fn a_peer_that_answers_no_ping_is_closed_and_one_that_does_stays() {
     assert_eq!(dead.closed().await, 4000);
 }
 
-/// Ping of the protocol and `ping` frame come in one write; any frame from the client, not only a pong, keeps the
-/// socket; a client that only takes is closed.
+/// The limit of the configuration holds for a message in a frame too.
+#[tokio::test]
+async fn a_published_message_is_no_larger_than_a_sent_one() {
+    let mut config = config();
+    config.message_max = node::ByteSize(100);
+    let gateway = Gateway::alone(config).await;
+    let mut socket = open(gateway.addr).await;
+    let message = json!({"text": "x".repeat(101)});
+    let publish = json!({"op": "publish", "topic": "t", "message": message});
+    let answer = socket.ask(1, publish).await;
+    assert_eq!(answer["code"], "message_too_large", "{answer}");
+}
+
+/// Takes a whole frame of the server off the front of what was read: its first byte and its payload.
+fn take_frame(read: &mut Vec<u8>) -> Option<(u8, Vec<u8>)> {
+    let (start, length) = match *read.get(1)? {
+        126 => (
+            4,
+            usize::from(u16::from_be_bytes([*read.get(2)?, *read.get(3)?])),
+        ),
+        length => (2, usize::from(length)),
+    };
+    let frame: Vec<u8> = read.drain(..read.get(..start + length)?.len()).collect();
+    Some((frame[0], frame[start..].to_vec()))
+}
+
+/// Reads until `take` finds what it looks for.
+async fn read_until<T>(
+    tcp: &mut TcpStream,
+    read: &mut Vec<u8>,
+    take: impl Fn(&mut Vec<u8>) -> Option<T>,
+) -> T {
+    loop {
+        if let Some(found) = take(read) {
+            return found;
+        }
+        let count = tcp.read_buf(read).await.unwrap();
+        assert_ne!(count, 0, "ended without a close frame");
+    }
+}
+
+/// With each ping of the protocol comes a `ping` frame; any frame from the client, not only a pong, keeps the socket; a
+/// client that only takes is closed.
 #[tokio::test]
 async fn a_ping_comes_with_its_frame_and_any_frame_answers_it() {
     let mut config = config();
-    config.ws.idle = node::Millis(300);
-    config.ws.grace = node::Millis(300);
+    config.ws.idle = node::Millis(100);
+    config.ws.grace = node::Millis(1_500);
+    // No more pings fit in before a client that says nothing is given up.
+    const UNANSWERED_MAX: usize = 15;
     let gateway = Gateway::alone(config).await;
-    for answers in [true, false] {
+    for answers in [20, 0] {
         let mut tcp = TcpStream::connect(gateway.addr).await.unwrap();
         let hello = format!(
             "GET /v1/ws HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
@@ -272,32 +315,38 @@ async fn a_ping_comes_with_its_frame_and_any_frame_answers_it() {
             gateway.addr
         );
         tcp.write_all(hello.as_bytes()).await.unwrap();
-        let mut buffer = vec![0; 8_192];
-        let mut greeting = Vec::new();
-        while !greeting.windows(9).any(|part| part == b"\"welcome\"")
-            || greeting.last() != Some(&b'}')
-        {
-            let read = tcp.read(&mut buffer).await.unwrap();
-            greeting.extend_from_slice(&buffer[..read]);
-        }
+        let mut read = Vec::new();
+        read_until(&mut tcp, &mut read, |read| {
+            let end = read.windows(4).position(|part| part == b"\r\n\r\n")?;
+            Some(drop(read.drain(..end + 4)))
+        })
+        .await;
+        let (kind, welcome) = read_until(&mut tcp, &mut read, take_frame).await;
+        assert!(kind == 0x81 && welcome.starts_with(b"{\"op\":\"welcome\""));
         let mut beats = 0;
         let code = loop {
-            let read = tcp.read(&mut buffer).await.unwrap();
-            let got = &buffer[..read];
-            if got.first() == Some(&0x88) {
-                break u16::from_be_bytes([got[2], got[3]]);
+            let (kind, payload) = read_until(&mut tcp, &mut read, take_frame).await;
+            if kind == 0x88 {
+                break u16::from_be_bytes([payload[0], payload[1]]);
             }
-            assert_eq!(got[..3], [0x89, 0x00, 0x81], "a ping, then a text frame");
-            assert!(got[4..].starts_with(b"{\"op\":\"ping\",\"t\":"));
+            assert_eq!((kind, payload.len()), (0x89, 0), "a ping of the protocol");
+            let (kind, payload) = read_until(&mut tcp, &mut read, take_frame).await;
+            assert_eq!(kind, 0x81, "a text frame");
+            assert!(payload.starts_with(b"{\"op\":\"ping\",\"t\":"));
             beats += 1;
-            if answers && beats < 5 {
+            if beats <= answers {
                 // Masked with zeros: an empty pong frame of the other kind, a text.
                 tcp.write_all(b"\x81\x8d\0\0\0\0{\"op\":\"pong\"}")
                     .await
                     .unwrap();
             }
         };
-        assert_eq!((code, beats), (4000, if answers { 5 } else { 1 }));
+        assert_eq!(code, 4000);
+        let unanswered = beats - answers;
+        assert!(
+            (1..=UNANSWERED_MAX).contains(&unanswered),
+            "{beats} after {answers} answers"
+        );
     }
 }
 

@@ -155,6 +155,9 @@ pub enum ServerFrame {
         /// Messages as REST gives them.
         #[schema(value_type = Vec<Object>)]
         items: Vec<Box<RawValue>>,
+        /// Of a reader: where to go on after them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cursor: Option<String>,
         /// Messages the client may still be sent.
         credit: u32,
     },

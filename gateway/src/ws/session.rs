@@ -378,6 +378,7 @@ impl Session {
                         sub: sub.spec.sub.clone(),
                         seq: turn.seq,
                         items: turn.items,
+                        cursor: None,
                         credit: turn.credit,
                     };
                     self.push(&frame, true, turn.receipts);

@@ -21,9 +21,11 @@ const REMEMBERED: Duration = Duration::from_secs(86_400);
 /// Masters by name, in order.
 #[derive(Debug, Default)]
 pub(super) struct Masters {
-    pub(super) by_name: BTreeMap<String, String>,
+    pub(super) by_name: Arc<BTreeMap<String, String>>,
     /// Names of clusters: each is also the name of a system topic.
     pub(super) clusters: BTreeSet<String>,
+    /// One that was listed within 24 h is not.
+    missing: bool,
 }
 
 #[derive(Debug, Default)]
@@ -57,9 +59,7 @@ impl Upstream {
     }
 
     fn masters_hold_for(&self, known: &Masters) -> Duration {
-        let cache = &self.0.brokers;
-        let missing = |name: &String| !known.by_name.contains_key(name);
-        if cache.suspect.load(Ordering::Relaxed) || cache.seen.lock().keys().any(missing) {
+        if known.missing || self.0.brokers.suspect.load(Ordering::Relaxed) {
             FRESH_IN_DOUBT
         } else {
             FRESH
@@ -99,13 +99,15 @@ impl Upstream {
                 "the name server does not know the cluster",
             ));
         }
-        let masters = Arc::new(read(&response));
+        let mut masters = read(&response);
         self.0.brokers.suspect.store(false, Ordering::Relaxed);
         let now = self.0.options.clock.monotonic();
         let mut seen = self.0.brokers.seen.lock();
         seen.extend(masters.by_name.keys().map(|name| (name.clone(), now)));
         seen.retain(|_, at| now.since(*at) < REMEMBERED);
+        masters.missing = seen.keys().any(|name| !masters.by_name.contains_key(name));
         drop(seen);
+        let masters = Arc::new(masters);
         self.0
             .brokers
             .current
@@ -120,10 +122,9 @@ impl Upstream {
     pub(crate) async fn master_addresses(
         &self,
         deadline: Instant,
-    ) -> Result<std::collections::BTreeMap<String, String>, ApiError> {
+    ) -> Result<Arc<BTreeMap<String, String>>, ApiError> {
         let masters = self.masters(deadline).await?;
-        let pairs = masters.by_name.iter();
-        Ok(pairs.map(|(n, a)| (n.clone(), a.clone())).collect())
+        Ok(Arc::clone(&masters.by_name))
     }
 
     /// Names of the masters that are registered, and of those that were within 24 h: they may come back, and have to
@@ -190,13 +191,13 @@ fn read(response: &Command) -> Masters {
         return masters;
     };
     if let Some(Value::Object(table)) = info.get("brokerAddrTable") {
-        for (name, broker) in table {
-            if let Some(Value::String(addr)) =
-                broker.get("brokerAddrs").and_then(|addrs| addrs.get("0"))
-            {
-                masters.by_name.insert(name.clone(), addr.clone());
+        let listed = table.iter().filter_map(|(name, broker)| {
+            match broker.get("brokerAddrs").and_then(|addrs| addrs.get("0")) {
+                Some(Value::String(addr)) => Some((name.clone(), addr.clone())),
+                _ => None,
             }
-        }
+        });
+        masters.by_name = Arc::new(listed.collect());
     }
     if let Some(Value::Object(table)) = info.get("clusterAddrTable") {
         masters.clusters = table.iter().map(|(name, _)| name.clone()).collect();

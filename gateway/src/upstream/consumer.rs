@@ -325,6 +325,10 @@ pub struct SettleOutcome {
     pub visible_at_ms: Option<i64>,
 }
 
+/// Brokers left out of an answer, with the reason.
+pub(super) type Partial = Vec<(String, &'static str)>;
+/// Why a broker is left out: it cannot be asked, or does not answer.
+pub(super) const UNREACHABLE: &str = "unreachable";
 /// Why a broker is left out: its version of the group is older than the one this gateway knows.
 const STALE_CONFIG: &str = "stale_config";
 /// Largest answer of one pop.
@@ -358,9 +362,7 @@ impl Upstream {
             found = true;
             for gone in &route.gone {
                 let name = &gone.broker.name;
-                if !all.partial.iter().any(|(known, _)| known == name) {
-                    all.partial.push((name.clone(), "unreachable"));
-                }
+                leave_out(&mut all.partial, name, UNREACHABLE);
                 last.get_or_insert_with(|| unregistered(name));
             }
             let start = self.0.routes.next_name_server();
@@ -397,31 +399,19 @@ impl Upstream {
                         all.messages.append(&mut part.messages);
                     }
                     Err(error) => {
-                        let reason = match error.code() {
-                            _ if error.is_stale_config() => {
-                                self.0.stale.inc(&broker.name);
-                                STALE_CONFIG
-                            }
-                            Code::BrokerUnavailable | Code::BrokerTimeout | Code::BrokerBusy => {
-                                "unreachable"
-                            }
-                            Code::GroupNotFound | Code::SubscriptionNotFound
-                                if route.readable.len() > 1 =>
-                            {
-                                STALE_CONFIG
-                            }
-                            Code::GroupModeConflict => {
-                                for other in route.readable.iter().filter(|b| b.name != broker.name)
-                                {
-                                    self.leave(&request.group, &topic, &request.member, other);
-                                }
-                                return Err(error);
-                            }
-                            _ => return Err(error),
-                        };
-                        if !all.partial.iter().any(|(name, _)| *name == broker.name) {
-                            all.partial.push((broker.name.clone(), reason));
+                        if error.is_stale_config() {
+                            self.0.stale.inc(&broker.name);
                         }
+                        if error.code() == Code::GroupModeConflict {
+                            for other in route.readable.iter().filter(|b| b.name != broker.name) {
+                                self.leave(&request.group, &topic, &request.member, other);
+                            }
+                        }
+                        let several = route.readable.len() > 1;
+                        let Some(reason) = left_out(&error, several) else {
+                            return Err(error);
+                        };
+                        leave_out(&mut all.partial, &broker.name, reason);
                         last = Some(error);
                     }
                 }
@@ -556,13 +546,31 @@ impl Upstream {
     }
 }
 
-/// The refusal when every broker failed: told apart from an empty queue, and to be tried again.
+/// Why a broker that failed so is left out of an answer that others (where there are `several`) may still give; `None` =
+/// the whole call fails.
+pub(super) fn left_out(error: &ApiError, several: bool) -> Option<&'static str> {
+    match error.code() {
+        _ if error.is_stale_config() => Some(STALE_CONFIG),
+        Code::BrokerUnavailable | Code::BrokerTimeout | Code::BrokerBusy => Some(UNREACHABLE),
+        Code::GroupNotFound | Code::SubscriptionNotFound if several => Some(STALE_CONFIG),
+        _ => None,
+    }
+}
+
+/// Names a broker as left out, once.
+pub(super) fn leave_out(partial: &mut Partial, broker: &str, reason: &'static str) {
+    if !partial.iter().any(|(name, _)| name == broker) {
+        partial.push((broker.to_owned(), reason));
+    }
+}
+
 /// A broker that left the name servers.
 pub(super) fn unregistered(broker: &str) -> ApiError {
     let detail = format!("broker '{broker}' is not registered and cannot be reached");
     ApiError::new(Code::BrokerUnavailable, detail)
 }
 
+/// The refusal when every broker failed: told apart from an empty queue, and to be tried again.
 fn from_none(error: ApiError, partial: &[(String, &'static str)]) -> ApiError {
     if error.code() == Code::BrokerBusy {
         return error;

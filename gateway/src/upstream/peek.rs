@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use wire::message::record::RecordView;
 use wire::{Command, RequestCode, ResponseCode};
 
-use super::consumer::{LastError, unregistered};
+use super::consumer::{LastError, UNREACHABLE, leave_out, left_out, unregistered};
 use super::decode::{self, Content};
 use super::routes::Broker;
 use super::{Upstream, mapping};
@@ -93,18 +93,10 @@ impl Upstream {
                     page.more |= part.more;
                 }
                 Err(error) => {
-                    let reason = match error.code() {
-                        Code::BrokerUnavailable | Code::BrokerTimeout | Code::BrokerBusy => {
-                            "unreachable"
-                        }
-                        Code::GroupNotFound | Code::SubscriptionNotFound if several => {
-                            "stale_config"
-                        }
-                        _ => return Err(error),
+                    let Some(reason) = left_out(&error, several) else {
+                        return Err(error);
                     };
-                    if !page.partial.iter().any(|(name, _)| *name == broker.name) {
-                        page.partial.push((broker.name.clone(), reason));
-                    }
+                    leave_out(&mut page.partial, &broker.name, reason);
                     last = Some((last.map_or(1, |(n, _)| n + 1), error));
                 }
             }
@@ -114,9 +106,9 @@ impl Upstream {
             (None, Some(broker)) if asked.is_empty() => return Err(unregistered(broker)),
             _ => {}
         }
-        gone.retain(|name| !page.partial.iter().any(|(known, _)| known == name));
-        page.partial
-            .extend(gone.into_iter().map(|name| (name, "unreachable")));
+        for name in &gone {
+            leave_out(&mut page.partial, name, UNREACHABLE);
+        }
         page.messages.sort_by(|a, b| place(a).cmp(&place(b)));
         let mut bytes = 0;
         let fit = page.messages.iter().take(limit).take_while(|m| {

@@ -8,7 +8,7 @@ use super::{
 use crate::error::{ApiError, Code};
 use crate::params::{check_group_writable, check_topic_writable, is_system_group};
 use crate::upstream::{Upstream, mapping};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::time::Instant;
 use wire::body::config_level::ConfigEntry;
@@ -84,7 +84,7 @@ impl Upstream {
         only_new: bool,
         deadline: Instant,
     ) -> Result<(Arc<GroupDetail>, bool, Pending), ApiError> {
-        let made = std::sync::atomic::AtomicBool::new(false);
+        let mut made = false;
         let write = |current: Option<&GroupDetail>| {
             let current = current.ok_or_else(|| unknown(group))?;
             let present = current
@@ -93,7 +93,7 @@ impl Upstream {
                 .find(|s| s.topic == wanted.topic);
             let what = format!("the subscription of '{}'", wanted.topic);
             condition.check(present.map(|s| s.version), Code::VersionMismatch, &what)?;
-            made.store(present.is_none(), std::sync::atomic::Ordering::Relaxed);
+            made = present.is_none();
             if only_new && present.is_some() {
                 return Ok(None);
             }
@@ -104,7 +104,7 @@ impl Upstream {
             Ok(Some(command))
         };
         let (detail, _, pending) = self.write_group(group, write, deadline).await?;
-        Ok((detail, made.into_inner(), pending))
+        Ok((detail, made, pending))
     }
 
     /// Deletes a subscription.
@@ -140,11 +140,11 @@ impl Upstream {
     async fn write_group<F>(
         &self,
         group: &str,
-        write: F,
+        mut write: F,
         deadline: Instant,
     ) -> Result<(Arc<GroupDetail>, bool, Pending), ApiError>
     where
-        F: Fn(Option<&GroupDetail>) -> Result<Option<Command>, ApiError>,
+        F: FnMut(Option<&GroupDetail>) -> Result<Option<Command>, ApiError>,
     {
         let mut unreachable = BTreeSet::new();
         for _ in 0..ROUNDS_MAX {
@@ -183,7 +183,7 @@ impl Upstream {
                 Err(error) => return Err(error),
             };
             let entry = self.stored(Kind::Group, group, addr, deadline).await?;
-            let mut others = masters.by_name.clone();
+            let mut others = BTreeMap::clone(&masters.by_name);
             others.remove(&writer);
             let mut offered = self
                 .offer(Kind::Group, entry, &writer, others, deadline)
@@ -224,7 +224,13 @@ impl Upstream {
                 ..ConfigEntry::default()
             };
             let offered = self
-                .offer(Kind::Group, entry, "", masters.by_name.clone(), deadline)
+                .offer(
+                    Kind::Group,
+                    entry,
+                    "",
+                    BTreeMap::clone(&masters.by_name),
+                    deadline,
+                )
                 .await?;
             if offered.lost {
                 continue;
@@ -315,23 +321,8 @@ impl Upstream {
         if self.route(topic, deadline).await?.is_none() {
             self.create_topic(topic, deadline).await?;
         }
-        let earliest = || GroupSpec {
-            initial_position: "earliest".to_owned(),
-            ..default_group()
-        };
         if self.group(group, deadline).await?.is_none() {
-            let absent = Precondition {
-                absent: true,
-                ..Precondition::default()
-            };
-            match self
-                .put_group(group, absent, |_| Ok(earliest()), deadline)
-                .await
-            {
-                Ok(_) => {}
-                Err(error) if error.code() == Code::GroupExists => {}
-                Err(error) => return Err(error),
-            }
+            self.create_group(group, deadline).await?;
         }
         let wanted = SubscriptionSpec {
             topic: topic.to_owned(),
@@ -344,6 +335,24 @@ impl Upstream {
         Ok(detail)
     }
 
+    /// Makes a group that reads from earliest; one that exists is fine.
+    async fn create_group(&self, group: &str, deadline: Instant) -> Result<(), ApiError> {
+        let absent = Precondition {
+            absent: true,
+            ..Precondition::default()
+        };
+        let earliest = |_: Option<&GroupDetail>| {
+            Ok(GroupSpec {
+                initial_position: "earliest".to_owned(),
+                ..default_group()
+            })
+        };
+        match self.put_group(group, absent, earliest, deadline).await {
+            Err(error) if error.code() != Code::GroupExists => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Topic and group of a subscription about to be written, made where `autoCreate` is on.
     ///
     /// # Errors
@@ -353,7 +362,7 @@ impl Upstream {
         group: &str,
         topic: &str,
         deadline: Instant,
-    ) -> Result<Arc<GroupDetail>, ApiError> {
+    ) -> Result<(), ApiError> {
         check_group_writable(group)?;
         check_topic_writable(topic)?;
         if self.topic_now(topic, deadline).await?.0.is_empty() {
@@ -366,22 +375,8 @@ impl Upstream {
             self.create_topic(topic, deadline).await?;
         }
         match self.group_now(group, deadline).await? {
-            Some((detail, _)) => Ok(detail),
-            None if self.0.options.auto_create => {
-                let spec = GroupSpec {
-                    initial_position: "earliest".to_owned(),
-                    ..default_group()
-                };
-                let made = self
-                    .put_group(
-                        group,
-                        Precondition::default(),
-                        |now| Ok(now.map_or_else(|| spec.clone(), |g| g.spec.clone())),
-                        deadline,
-                    )
-                    .await?;
-                Ok(made.0)
-            }
+            Some(_) => Ok(()),
+            None if self.0.options.auto_create => self.create_group(group, deadline).await,
             None => Err(ApiError::new(
                 Code::GroupNotFound,
                 format!("group '{group}' does not exist; create it with PUT"),

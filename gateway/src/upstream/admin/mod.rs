@@ -164,7 +164,9 @@ impl Upstream {
     /// # Errors
     /// `no_route`.
     pub async fn cluster(&self, deadline: Instant) -> Result<BTreeMap<String, String>, ApiError> {
-        Ok(self.refresh_masters(deadline).await?.by_name.clone())
+        Ok(BTreeMap::clone(
+            &self.refresh_masters(deadline).await?.by_name,
+        ))
     }
 }
 

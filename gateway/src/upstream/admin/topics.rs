@@ -173,7 +173,7 @@ impl Upstream {
                 Err(error) => return Err(error),
             }
             let entry = self.stored(Kind::Topic, topic, addr, deadline).await?;
-            let mut others = masters.by_name.clone();
+            let mut others = BTreeMap::clone(&masters.by_name);
             others.retain(|name, _| *name != writer && map.counts.contains_key(name));
             let mut offered = self
                 .offer(Kind::Topic, entry, &writer, others, deadline)
@@ -272,7 +272,13 @@ impl Upstream {
                 ..ConfigEntry::default()
             };
             let offered = self
-                .offer(Kind::Topic, entry, "", masters.by_name.clone(), deadline)
+                .offer(
+                    Kind::Topic,
+                    entry,
+                    "",
+                    BTreeMap::clone(&masters.by_name),
+                    deadline,
+                )
                 .await?;
             if offered.lost {
                 continue;

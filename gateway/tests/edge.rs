@@ -36,6 +36,29 @@ async fn receives_beyond_the_bound_are_refused_and_those_that_do_not_wait_are_se
     cluster.stop().await;
 }
 
+/// Browses that wait take the same places.
+#[tokio::test]
+async fn browses_beyond_the_bound_are_refused_and_those_that_do_not_wait_are_served() {
+    let cluster = Cluster::start_with(1, 1, |config| config.waiters_max = 1).await;
+    cluster.make("/topics/t", r#"{"queues":1}"#).await;
+    let addr = cluster.addr();
+    let path = "/v1/ns/default/topics/t/messages?wait=2s";
+    let first = tokio::spawn(async move { send(addr, "GET", path, &[], b"").await });
+    let end = Instant::now() + Duration::from_secs(2);
+    while cluster.gateways[0].state().waiting.available_permits() > 0 {
+        assert!(Instant::now() < end, "the first does not wait");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let second = cluster.ns("GET", "/topics/t/messages?wait=2s", "").await;
+    second.problem(429, "too_many_waiters");
+    let none = cluster.ns("GET", "/topics/t/messages", "").await;
+    assert_eq!(none.status, 200);
+    assert_eq!(first.await.unwrap().status, 200);
+    let again = cluster.ns("GET", "/topics/t/messages?wait=100ms", "").await;
+    assert_eq!(again.status, 200);
+    cluster.stop().await;
+}
+
 /// A one-way send is accepted as long as its topic is known; one that fails later is counted, and so many may be under
 /// way and no more.
 #[tokio::test(flavor = "multi_thread")]

@@ -508,6 +508,90 @@ async fn bad_subscriptions_are_refused_and_end_nothing_else() {
     cluster.stop().await;
 }
 
+/// More than one step of catching up looks at lies before the first message that matches.
+#[tokio::test]
+async fn a_filter_finds_what_lies_far_behind() {
+    const NOISE: usize = 20_100;
+    let cluster = Cluster::start(1, 1).await;
+    cluster.make("/topics/t", r#"{"queues":1}"#).await;
+    let noise = vec![json!({"text": "n", "tag": "noise"}); 100];
+    let batch = json!({"messages": noise, "atomic": true}).to_string();
+    for _ in 0..NOISE / 100 {
+        let sent = cluster.ns("POST", "/topics/t/messages/batch", &batch).await;
+        assert_eq!(sent.status, 201, "{}", sent.text());
+    }
+    for i in 0..5 {
+        send(&cluster, &format!("m{i}"), json!({"tag": "wanted"})).await;
+    }
+    let mut socket = open(cluster.addr()).await;
+    let fields = json!({"from": "earliest", "tag": "wanted", "credit": 100});
+    subscribe(&mut socket, fields).await;
+    let got = frames(&mut socket, |f| count(f) == 5).await;
+    assert_eq!(texts(&got), ["m0", "m1", "m2", "m3", "m4"]);
+    cluster.stop().await;
+}
+
+#[tokio::test]
+async fn readers_of_quiet_topics_hold_up_nobody() {
+    let cluster = cluster(1, 1).await;
+    cluster.make("/topics/quiet", r#"{"queues":1}"#).await;
+    let mut socket = open(cluster.addr()).await;
+    for i in 0..8 {
+        let fields = json!({"sub": format!("q{i}"), "topic": "quiet", "credit": 100});
+        assert_eq!(subscribe(&mut socket, fields).await["op"], "ok");
+    }
+    quiet(&mut socket).await;
+    subscribe(&mut socket, json!({"credit": 100})).await;
+    let group = json!({"op": "subscribe", "sub": "g", "mode": "group", "group": "g", "topic": "t", "credit": 100});
+    assert_eq!(socket.ask(2, group).await["op"], "ok");
+    send(&cluster, "m", json!({})).await;
+    let got = frames(&mut socket, |f| count(f) == 2).await;
+    let mut subs: Vec<_> = got.iter().map(|f| text(f, "sub")).collect();
+    subs.sort_unstable();
+    assert_eq!(
+        (subs, texts(&got)),
+        (vec!["g", "r"], vec!["m".to_owned(); 2])
+    );
+    socket.close().await;
+    cluster.stop().await;
+}
+
+/// Queues that are added while a reader is at the tail are read from their beginning.
+#[tokio::test]
+async fn a_topic_that_grows_loses_nothing() {
+    let cluster = cluster(1, 1).await;
+    let mut socket = open(cluster.addr()).await;
+    subscribe(&mut socket, json!({"credit": 1000})).await;
+    send(&cluster, "m0", json!({})).await;
+    frames(&mut socket, |f| count(f) == 1).await;
+    let grown = cluster.ns("PATCH", "/topics/t", r#"{"queues":8}"#).await;
+    assert_eq!(grown.status, 200, "{}", grown.text());
+    let (end, mut got) = (Instant::now() + Duration::from_secs(15), Vec::new());
+    let mut sent = 0;
+    while !items(&got)
+        .iter()
+        .any(|m| m["queue"]["id"].as_i64() > Some(3))
+    {
+        assert!(Instant::now() < end, "no message of a new queue");
+        send(&cluster, "m", json!({})).await;
+        sent += 1;
+        if let Got::Frame(frame) = socket.next(Duration::from_millis(50)).await {
+            got.push(frame);
+        }
+    }
+    let missing = sent - count(&got);
+    got.extend(frames(&mut socket, |f| count(f) == missing).await);
+    quiet(&mut socket).await;
+    let mut ids: Vec<_> = items(&got)
+        .iter()
+        .map(|m| text(m, "messageId").to_owned())
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), sent);
+    cluster.stop().await;
+}
+
 /// Log files of 64 KiB that are kept for a second: what a reader was too late for is counted.
 #[tokio::test]
 async fn a_reader_is_told_what_retention_deleted() {

@@ -302,3 +302,96 @@ async fn look_back(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reader::view::QueueView;
+    use crate::upstream::{Page, QueueAt, Times};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Store times of the messages of each queue; every second matches a filter.
+    struct Queues {
+        times: Vec<Vec<i64>>,
+        looks: AtomicUsize,
+        entries: AtomicUsize,
+    }
+
+    impl Source for Queues {
+        async fn page(&self, _: QueueAt, _: Amount<'_>, _: Instant) -> Result<Page, ApiError> {
+            unreachable!("only times are asked for")
+        }
+
+        async fn times(&self, at: QueueAt, of: Amount<'_>, _: Instant) -> Result<Times, ApiError> {
+            let queue = &self.times[usize::try_from(at.queue_id).unwrap()];
+            let low = usize::try_from(at.offset).unwrap();
+            let range = low..queue.len().min(low + of.scan);
+            self.looks.fetch_add(1, Ordering::Relaxed);
+            self.entries.fetch_add(range.len(), Ordering::Relaxed);
+            Ok(Times {
+                next: range.end as i64,
+                entries: range
+                    .filter(|i| of.tags.is_none() || i % 2 == 0)
+                    .map(|i| (i as i64, queue[i]))
+                    .collect(),
+            })
+        }
+    }
+
+    /// The places, the looks, and the entries looked at.
+    fn find(times: Vec<Vec<i64>>, n: u64, filter: Option<&str>) -> (Vec<i64>, usize, usize) {
+        let queue = |(id, times): (usize, &Vec<i64>)| QueueView {
+            broker: "a".into(),
+            addr: "x".into(),
+            id: i32::try_from(id).unwrap(),
+            min: 0,
+            max: times.len() as i64,
+            earliest_at_ms: 0,
+            epoch: 1,
+        };
+        let view = TopicView {
+            topic: "t".into(),
+            queues: times.iter().enumerate().map(queue).collect(),
+        };
+        let source = Queues {
+            times,
+            looks: AtomicUsize::new(0),
+            entries: AtomicUsize::new(0),
+        };
+        let filter = filter.map(|f| TagFilter::parse(f, "").unwrap().unwrap());
+        let end = Instant::now() + Duration::from_secs(60);
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let found = runtime
+            .unwrap()
+            .block_on(last(&source, &view, n, filter.as_ref(), end));
+        let (looks, entries) = (source.looks.into_inner(), source.entries.into_inner());
+        (found.unwrap(), looks, entries)
+    }
+
+    #[test]
+    fn the_newest_of_all_queues_are_found_with_few_looks() {
+        // The first queue has what is newest, so that the shares of the others are looked at in vain.
+        let times = vec![(5_000..15_000).collect(), (0..10_000).collect(), vec![7]];
+        let (places, looks, _) = find(times, 10_000, None);
+        assert_eq!(places, [2_500, 7_500, 1]);
+        assert!(looks < 40, "{looks}");
+        let many: Vec<Vec<i64>> = (0..500)
+            .map(|q| (0..100).map(|i| i * 500 + q).collect())
+            .collect();
+        let (places, looks, entries) = find(many, 10, None);
+        assert_eq!(places[489..492], [100, 99, 99]);
+        assert!(
+            looks < 520 && entries < 10_000,
+            "{looks} looks, {entries} entries"
+        );
+    }
+
+    #[test]
+    fn with_a_filter_no_more_is_looked_at_than_the_bound() {
+        let (places, _, _) = find(vec![(0..100).collect()], 10, Some("x"));
+        assert_eq!(places, [80]);
+        let queues = vec![(0..50_000).collect(); 3];
+        let (_, _, entries) = find(queues, 10_000, Some("x"));
+        assert!((15_000..=LAST_SCAN).contains(&entries), "{entries}");
+    }
+}

@@ -109,3 +109,62 @@ async fn writers_that_meet_without_a_tag_all_get_through() {
     assert_eq!(versions.len(), 16, "each has a version of its own");
     cluster.stop().await;
 }
+
+/// A topic deleted while one of its brokers is away is gone for every gateway, not only for the one that deleted it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_deleted_while_its_broker_is_away_is_absent_at_every_gateway() {
+    let mut cluster = Cluster::start_with(2, 2, |config| config.auto_create = false).await;
+    let topics = ["read", "sent"];
+    for topic in topics {
+        let path = format!("/topics/{topic}");
+        cluster.make(&path, r#"{"queues":2}"#).await;
+        for gateway in [0, 1] {
+            let messages = format!("/v1/ns/default/topics/{topic}/messages");
+            let sent = cluster.at(gateway, "POST", &messages, r#"{"json":1}"#);
+            assert_eq!(sent.await.status, 201);
+            // Lists the brokers, so that this gateway expects the one that leaves back.
+            let page = cluster.at(gateway, "GET", "/", "").await;
+            assert!(page.text().contains("broker-b"));
+        }
+    }
+    cluster.stop_broker(1).await;
+    for topic in topics {
+        let path = format!("/topics/{topic}?force=true");
+        let deleted = cluster.ns("DELETE", &path, "").await;
+        assert_eq!(deleted.json(), json!({"pending": ["broker-b"]}));
+    }
+    for gateway in [0, 1] {
+        for (method, path, body) in [
+            ("GET", "read", ""),
+            ("GET", "read/messages", ""),
+            ("POST", "sent/messages", r#"{"json":2}"#),
+            ("GET", "sent", ""),
+        ] {
+            let path = format!("/v1/ns/default/topics/{path}");
+            let answer = cluster.at(gateway, method, &path, body).await;
+            answer.problem(404, "topic_not_found");
+        }
+    }
+    cluster.stop().await;
+}
+
+/// A deletion of a topic that was made again since, on a broker that is away now, is no news.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_made_again_on_a_broker_that_left_is_not_taken_for_deleted() {
+    let mut cluster = Cluster::start(2, 1).await;
+    cluster.make("/topics/t", r#"{"queues":2}"#).await;
+    assert_eq!(cluster.ns("DELETE", "/topics/t", "").await.status, 204);
+    cluster.make("/topics/t", r#"{"queues":1}"#).await;
+    let sent = cluster
+        .ns("POST", "/topics/t/messages", r#"{"json":1}"#)
+        .await;
+    let home = sent.json()["queue"]["broker"].as_str().unwrap().to_owned();
+    cluster.stop_broker(usize::from(home == "broker-b")).await;
+    let read = cluster.ns("GET", "/topics/t", "").await;
+    read.problem(503, "broker_unavailable");
+    let sent = cluster
+        .ns("POST", "/topics/t/messages", r#"{"json":2}"#)
+        .await;
+    sent.problem(503, "broker_unavailable");
+    cluster.stop().await;
+}

@@ -194,7 +194,8 @@ pub(crate) fn get(
         Some(config) => json_answer(&detail(&config)),
         None => absent(
             &BrokerError::NoGroup(names::shorten(&group)),
-            broker.groups.deleted_in(&group),
+            broker.groups.deletion(&group),
+            broker.now_ms(),
         ),
     };
     answer.ext.put("peers", broker.peers.names().join(","));

@@ -14,7 +14,7 @@ use super::{json_answer, json_body};
 use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::names;
-use crate::table::{ATTRIBUTE_MADE, ATTRIBUTE_VERSION, Entry};
+use crate::table::{ATTRIBUTE_MADE, ATTRIBUTE_VERSION, Deletion, Entry};
 use crate::topic::{ATTRIBUTE_EPOCH, TopicConfig};
 
 /// Most attributes of a topic, and the longest name and value in bytes.
@@ -191,16 +191,19 @@ pub(crate) fn get(
         Some(config) => Ok(json_answer(&detail(broker, &config))),
         None => Ok(absent(
             &BrokerError::NoTopic(names::shorten(&topic)),
-            broker.topics.deleted_in(&topic),
+            broker.topics.deletion(&topic),
+            broker.now_ms(),
         )),
     }
 }
 
-/// The refusal of something that is not there, with the version in which it was deleted.
-pub(crate) fn absent(error: &BrokerError, deleted_in: u64) -> Command {
+/// The refusal of something that is not there, with the version in which it was deleted, and how long ago, ms.
+pub(crate) fn absent(error: &BrokerError, deletion: Option<Deletion>, now_ms: u64) -> Command {
     let mut response = error.to_response();
-    if deleted_in > 0 {
-        response.ext.put("version", deleted_in);
+    if let Some(deletion) = deletion {
+        response.ext.put("version", deletion.version);
+        let ago = now_ms.saturating_sub(deletion.at_ms);
+        response.ext.put("deletedAgo", ago);
     }
     response
 }

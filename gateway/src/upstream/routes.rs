@@ -7,7 +7,7 @@ use clock::Monotonic;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 use wire::json::{Value, parse};
@@ -16,6 +16,8 @@ use wire::{Command, RequestCode, ResponseCode};
 const FRESH: Duration = Duration::from_secs(10);
 /// A reader is not served without a broker that left so short a time ago; then it is taken to be gone for good.
 const MISSED: Duration = Duration::from_secs(600);
+/// A name server may list a topic for so long after its deletion.
+const LISTED_LATE: Duration = Duration::from_secs(60);
 /// Topics remembered; beyond, the ones without a route go first, then any.
 const TOPICS_MAX: usize = 20_000;
 /// Bit of `perm` (RocketMQ 5.4.0 PermName).
@@ -85,8 +87,22 @@ pub(super) struct Entry {
     known: ArcSwapOption<(Monotonic, Arc<Route>)>,
     fetching: tokio::sync::Mutex<()>,
     refreshing: AtomicBool,
+    /// When it was last known to exist, monotonic, ns.
+    alive: AtomicU64,
+    /// The newest version that a master has told.
+    version: AtomicU64,
     /// Round robin over the writable queues.
     pub(super) turn: AtomicUsize,
+}
+
+impl Entry {
+    fn exists(&self, now: Monotonic) {
+        self.alive.fetch_max(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    fn alive(&self) -> Monotonic {
+        Monotonic::from_nanos(self.alive.load(Ordering::Relaxed))
+    }
 }
 
 #[derive(Debug, Default)]
@@ -115,10 +131,34 @@ impl RouteCache {
         Arc::clone(topics.entry(topic.to_owned()).or_default())
     }
 
+    /// Whether this entry is the one in use: it was not forgotten meanwhile.
+    fn has(&self, topic: &str, entry: &Arc<Entry>) -> bool {
+        let topics = self.topics.read();
+        topics.get(topic).is_some_and(|now| Arc::ptr_eq(now, entry))
+    }
+
     /// Forgets what is known of a topic by this entry, not by a newer one.
     fn forget_entry(&self, topic: &str, entry: &Arc<Entry>) {
         let mut topics = self.topics.write();
         if topics.get(topic).is_some_and(|now| Arc::ptr_eq(now, entry)) {
+            topics.remove(topic);
+        }
+    }
+
+    /// A master has the topic in this version.
+    pub(super) fn saw(&self, topic: &str, version: u64) {
+        let entry = self.entry(topic);
+        entry.version.fetch_max(version, Ordering::Relaxed);
+    }
+
+    /// No master that answers has the topic, and so long `ago` it was deleted in this version: brokers that are away
+    /// are not expected to bring it back, unless it was known to exist in a newer version or since.
+    pub(super) fn deleted(&self, topic: &str, version: u64, ago: Duration, now: Monotonic) {
+        let mut topics = self.topics.write();
+        if let Some(entry) = topics.get(topic)
+            && entry.version.load(Ordering::Relaxed) < version
+            && ago <= now.since(entry.alive()) + LISTED_LATE
+        {
             topics.remove(topic);
         }
     }
@@ -199,6 +239,7 @@ impl Upstream {
                 let mut route = read(&response);
                 route.gone = self.gone_from(&entry, &route, deadline).await;
                 let route = Arc::new(route);
+                entry.exists(self.0.options.clock.monotonic());
                 self.store_route(&entry, Arc::clone(&route));
                 Ok(Some(route))
             }
@@ -206,9 +247,13 @@ impl Upstream {
             ResponseCode::TopicNotExist => {
                 let known = Box::pin(self.route_from_masters(topic, deadline)).await?;
                 let exists = known.is_some();
+                if exists {
+                    entry.exists(self.0.options.clock.monotonic());
+                }
                 let mut route = known.unwrap_or_default();
                 route.gone = self.gone_from(&entry, &route, deadline).await;
-                if !exists && route.gone.is_empty() {
+                let deleted = !self.0.routes.has(topic, &entry);
+                if !exists && (deleted || route.gone.is_empty()) {
                     self.0.routes.forget_entry(topic, &entry);
                     return Ok(None);
                 }
@@ -275,6 +320,7 @@ impl Upstream {
         if let Some(known) = &*entry.known.load() {
             route.gone = route.missing(&known.1);
         }
+        entry.exists(self.0.options.clock.monotonic());
         self.store_route(&entry, Arc::new(route));
     }
 }
@@ -328,6 +374,23 @@ fn read(response: &Command) -> Route {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_deletion_counts_where_the_topic_was_not_known_to_exist_since() {
+        let at = Monotonic::from_millis;
+        let left = |version, alive, deleted: u64, ago| {
+            let cache = RouteCache::default();
+            cache.saw("t", version);
+            cache.entry("t").exists(at(alive));
+            let ago = Duration::from_millis(ago);
+            cache.deleted("t", deleted, ago, at(1_000_000));
+            cache.topics.read().contains_key("t")
+        };
+        assert!(!left(0, 900_000, 2, 99_000), "deleted afterwards");
+        assert!(!left(1, 900_000, 2, 160_000), "a name server was late");
+        assert!(left(0, 900_000, 2, 160_001), "listed since, so made again");
+        assert!(left(3, 900_000, 2, 99_000), "made again in version 3");
+    }
 
     #[test]
     fn queues_are_sorted_by_broker_and_only_masters_count() {

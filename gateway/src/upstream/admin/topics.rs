@@ -90,6 +90,7 @@ impl Upstream {
         Ok((found, view.silent.into_iter().collect()))
     }
 
+    /// What all masters say of the topic; the route of one that they deleted is forgotten.
     async fn topic_view(
         &self,
         topic: &str,
@@ -97,8 +98,16 @@ impl Upstream {
     ) -> Result<View<TopicDetail>, ApiError> {
         let command = Command::request(RequestCode::GetTopic).with_ext("topic", topic);
         let about = mapping::About::Topic(topic);
-        self.view(&command, ResponseCode::TopicNotExist, about, deadline)
-            .await
+        let view = self
+            .view(&command, ResponseCode::TopicNotExist, about, deadline)
+            .await?;
+        let now = self.0.options.clock.monotonic();
+        match (view.version(), view.deleted_ago) {
+            (Some(version), _) => self.0.routes.saw(topic, version),
+            (None, Some(ago)) => self.0.routes.deleted(topic, view.deleted, ago, now),
+            (None, None) => {}
+        }
+        Ok(view)
     }
 
     /// Writes a topic. `change` is given what is there (empty = new) and says the total number of queues and the

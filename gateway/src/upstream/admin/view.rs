@@ -3,6 +3,7 @@
 use crate::error::{ApiError, Code};
 use crate::upstream::{Upstream, mapping};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use tokio::time::Instant;
 use wire::body::config_level::{ConfigEntries, ConfigEntry, ConfigNames, ConfigOffered};
 use wire::json;
@@ -19,6 +20,8 @@ pub(in crate::upstream) struct View<D> {
     pub(in crate::upstream) silent: BTreeSet<String>,
     /// The newest version in which it was deleted; 0 = never.
     pub(super) deleted: u64,
+    /// How long ago that was, where a master says so.
+    pub(super) deleted_ago: Option<Duration>,
     /// Masters that the brokers know, the silent ones included.
     pub(super) peers: BTreeSet<String>,
 }
@@ -90,6 +93,7 @@ impl Upstream {
             answered: BTreeSet::new(),
             silent: BTreeSet::new(),
             deleted: 0,
+            deleted_ago: None,
             peers: BTreeSet::new(),
         };
         let mut last = None;
@@ -111,8 +115,12 @@ impl Upstream {
                     view.found.insert(broker.clone(), super::body(&response)?);
                 }
                 code if code == absent => {
-                    let deleted = response.ext.optional::<u64>("version").ok().flatten();
-                    view.deleted = view.deleted.max(deleted.unwrap_or(0));
+                    let number = |name| response.ext.optional::<u64>(name).ok().flatten();
+                    let deleted = number("version").unwrap_or(0);
+                    if deleted > view.deleted {
+                        view.deleted = deleted;
+                        view.deleted_ago = number("deletedAgo").map(Duration::from_millis);
+                    }
                 }
                 _ => return Err(mapping::answer(&response, about)),
             }

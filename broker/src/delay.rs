@@ -349,10 +349,11 @@ fn deliver(broker: &Arc<Broker>, level: usize, entry: &QueueEntry) -> Result<(),
         return Ok(());
     };
     let known = match broker.topics.get(topic) {
-        Some(known) => known,
-        None if names::is_retry(topic) => {
+        // Also one that is there, but perhaps not in the table's file.
+        _ if names::is_retry(topic) => {
             broker.ensure_topic(TopicConfig::new(topic, 1, PERM_READ_WRITE))?
         }
+        Some(known) => known,
         None => {
             tracing::warn!(level, topic = %names::shorten(topic), "a delayed message came due after its topic was deleted");
             return Ok(());

@@ -130,7 +130,7 @@ struct Workers {
 /// A broker at work. Dropping it does not stop it in order: call [`Running::stop`].
 #[derive(Debug)]
 pub struct Running {
-    broker: Arc<Broker>,
+    pub(crate) broker: Arc<Broker>,
     servers: Vec<Server>,
     workers: Option<Workers>,
     /// Addresses it is bound to.

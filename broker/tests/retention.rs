@@ -7,7 +7,7 @@
 
 mod pop_support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -478,37 +478,51 @@ fn send_plain(key: &str) -> Command {
         .with_body("plain")
 }
 
-/// The periodic round and those that administrators ask for at the same moment, of a queue that is put again in parts.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn rounds_at_once_put_every_unread_retry_again_once() {
-    const COUNT: usize = 150;
+/// A broker with this many unread retries in log files that may go, and the end of the topic they came from.
+async fn with_retries(count: usize) -> (Bench, i64) {
     let bench = ready(&SimDisk::new(8), kept_for_now(), quick()).await;
-    for number in 0..COUNT {
+    for number in 0..count {
         bench.send("T", 0, &format!("{number}"), "a").await;
     }
     let mut held = Vec::new();
-    while held.len() < COUNT {
+    while held.len() < count {
         held.extend(bench.pop_within("g", "T", 32, 30_000, LONG).await);
     }
     bench
         .settle("g", held.iter().map(|got| nack(got, 0)).collect())
         .await;
     let until = Instant::now() + LONG;
-    while max(&bench, "%RETRY%g+T").await < COUNT as i64 {
-        assert!(Instant::now() < until);
+    while max(&bench, "%RETRY%g+T").await < count as i64 {
+        assert!(Instant::now() < until, "not all are put back");
         sleep(Duration::from_millis(20)).await;
     }
-    let (_, end) = tokio::join!(sleep(Duration::from_millis(1_100)), max(&bench, "T"));
+    // Until the files are older than they are kept.
+    sleep(Duration::from_millis(1_100)).await;
+    let end = max(&bench, "T").await;
     expire(&bench).await;
+    (bench, end)
+}
+
+/// One round on request.
+async fn ask(bench: &Bench) {
+    let cmd = Command::request(RequestCode::DeleteExpiredCommitlog);
+    bench.ok(cmd).await;
+}
+
+/// The periodic round and those that administrators ask for at the same moment, of a queue that is put again in parts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn rounds_at_once_put_every_unread_retry_again_once() {
+    const COUNT: usize = 150;
+    let (bench, end) = with_retries(COUNT).await;
+    let until = Instant::now() + LONG;
     while min(&bench, "T").await < end {
         assert!(Instant::now() < until, "nothing is deleted");
-        let ask = || bench.ok(Command::request(RequestCode::DeleteExpiredCommitlog));
-        tokio::join!(ask(), ask(), ask(), ask());
+        tokio::join!(ask(&bench), ask(&bench), ask(&bench), ask(&bench));
     }
     let retries = all(&bench, "%RETRY%g+T").await;
-    let bodies: std::collections::BTreeSet<&str> = retries.iter().map(|retry| &*retry.3).collect();
+    let bodies: BTreeSet<&str> = retries.iter().map(|retry| &*retry.3).collect();
     assert_eq!((retries.len(), bodies.len()), (COUNT, COUNT));
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     while seen.len() < COUNT {
         for got in bench.pop_within("g", "T", 32, 30_000, LONG).await {
             assert!(seen.insert(got.body.clone()), "{} twice", got.body);

@@ -292,9 +292,6 @@ pub(super) fn put_back_now(
 
 /// Retry and dead letter topics come into being with their first message: readable, one queue.
 fn ensure_target(broker: &Arc<Broker>, group: &str, topic: &str) -> Result<(), BrokerError> {
-    if broker.topics.get(topic).is_some() {
-        return Ok(());
-    }
     if topic == super::names::dead(group) {
         broker.ensure_dlq_topic(group)?;
     } else {

@@ -421,27 +421,38 @@ impl Table {
 
     /// Forgets the states that `matches` and that contain no record at or after `position`.
     pub fn forget(&self, position: u64, matches: impl Fn(&QueueKey) -> bool) -> usize {
-        let mut groups = self.groups.write();
         let mut forgotten = 0;
-        for entry in groups.values_mut() {
-            for queues in entry.topics.values_mut() {
-                queues.retain(|_, slot| {
-                    let mut inner = slot.inner.lock();
-                    if inner.state.applied > position || !matches(&slot.key) {
-                        return true;
-                    }
-                    inner.forgotten = true;
-                    entry.tally.add(Sums::default(), Sums::of(&inner.state));
-                    entry.tally.count_members(&all_holders(&inner.state), -1);
-                    forgotten += 1;
-                    false
-                });
+        // Each locked before the table: who holds one may look for others.
+        for slot in self.all().iter().filter(|slot| matches(&slot.key)) {
+            let mut inner = slot.inner.lock();
+            if inner.forgotten || inner.state.applied > position {
+                continue;
             }
-            entry.topics.retain(|_, queues| !queues.is_empty());
+            inner.forgotten = true;
+            slot.tally.add(Sums::default(), Sums::of(&inner.state));
+            slot.tally.count_members(&all_holders(&inner.state), -1);
+            self.take_out(&slot.key);
+            forgotten += 1;
         }
-        groups.retain(|_, entry| !entry.topics.is_empty());
-        self.states.fetch_sub(forgotten, Ordering::Relaxed);
         forgotten
+    }
+
+    fn take_out(&self, key: &QueueKey) {
+        let mut groups = self.groups.write();
+        let Some(entry) = groups.get_mut(&key.group) else {
+            return;
+        };
+        if let Some(queues) = entry.topics.get_mut(&key.topic)
+            && queues.remove(&key.queue_id).is_some()
+        {
+            self.states.fetch_sub(1, Ordering::Relaxed);
+            if queues.is_empty() {
+                entry.topics.remove(&key.topic);
+            }
+        }
+        if entry.topics.is_empty() {
+            groups.remove(&key.group);
+        }
     }
 
     /// Copies every state, one lock at a time. `replay_from` must have been read from the log before.
@@ -470,3 +481,7 @@ pub fn is_forgotten_with(key: &QueueKey, group: Option<&str>, topic: Option<&str
             *key.topic == *topic || super::names::origin_of(&key.group, &key.topic) == Some(topic)
         })
 }
+
+#[cfg(test)]
+#[path = "table_test.rs"]
+mod tests;

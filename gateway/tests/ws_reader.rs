@@ -259,6 +259,27 @@ async fn credit_is_never_exceeded() {
     cluster.stop().await;
 }
 
+/// What was read ahead is not kept where the client wants no more bytes.
+#[tokio::test]
+async fn a_reader_without_credit_holds_no_memory() {
+    let cluster = cluster(1, 1).await;
+    send_all(&cluster, "m", 0..5).await;
+    let mut socket = open(cluster.addr()).await;
+    subscribe(&mut socket, json!({"from": "earliest", "credit": 0})).await;
+    socket
+        .say(json!({"op": "credit", "sub": "r", "messages": 100, "bytes": 1}))
+        .await;
+    assert_eq!(texts(&frames(&mut socket, |f| count(f) == 1).await), ["m0"]);
+    quiet(&mut socket).await;
+    assert_eq!(cluster.gateways[0].state().answers.used(), 0);
+    socket
+        .say(json!({"op": "credit", "sub": "r", "bytes": 100, "messages": 0}))
+        .await;
+    let got = frames(&mut socket, |f| count(f) == 4).await;
+    assert_eq!(texts(&got), ["m1", "m2", "m3", "m4"]);
+    cluster.stop().await;
+}
+
 #[tokio::test]
 async fn a_slow_reader_skips_to_the_newest_and_is_told_how_many() {
     let cluster = cluster(2, 1).await;
@@ -541,6 +562,8 @@ async fn readers_of_quiet_topics_hold_up_nobody() {
         assert_eq!(subscribe(&mut socket, fields).await["op"], "ok");
     }
     quiet(&mut socket).await;
+    let held = cluster.gateways[0].state().answers.used();
+    assert_eq!(held, 0, "who waits holds nothing");
     subscribe(&mut socket, json!({"credit": 100})).await;
     let group = json!({"op": "subscribe", "sub": "g", "mode": "group", "group": "g", "topic": "t", "credit": 100});
     assert_eq!(socket.ask(2, group).await["op"], "ok");

@@ -39,6 +39,7 @@ use clock::Clock;
 use remoting::{Client, ClientOptions};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -81,6 +82,8 @@ struct Inner {
     stale: stale::StaleConfig,
     /// Held while a topic or subscription is made by being used.
     creating: tokio::sync::Mutex<()>,
+    /// Taken by pages that are inflated.
+    inflating: Arc<Semaphore>,
 }
 
 impl Upstream {
@@ -97,6 +100,7 @@ impl Upstream {
             notifier: notify::Notifier::default(),
             stale: stale::StaleConfig::default(),
             creating: tokio::sync::Mutex::new(()),
+            inflating: Arc::new(Semaphore::new(read::INFLATING_MAX)),
         }))
     }
 

@@ -17,6 +17,8 @@ const SUSPEND: i32 = 2;
 /// The answer may be this much later than the wait asked for.
 const WAIT_SLACK: Duration = Duration::from_secs(5);
 
+/// Pages that are inflated at a time.
+pub(super) const INFLATING_MAX: usize = 8;
 /// Bytes of a record besides its content.
 const OVERHEAD: usize = 512;
 
@@ -152,9 +154,13 @@ impl Upstream {
         if !RecordView::each(&body).any(deflated) {
             return filled(page, &body, &broker, amount.bytes);
         }
-        // Inflating takes its time.
+        // Inflating takes its time, and its memory until it is counted.
+        let place = Arc::clone(&self.0.inflating).acquire_owned().await.ok();
         let bytes = amount.bytes;
-        let filling = tokio::task::spawn_blocking(move || filled(page, &body, &broker, bytes));
+        let filling = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            filled(page, &body, &broker, bytes)
+        });
         filling.await.map_err(|_| unreadable())?
     }
 

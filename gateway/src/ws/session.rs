@@ -215,7 +215,7 @@ impl Session {
         if let Some(deadline) = self.draining {
             at = at.min(deadline);
         }
-        let may_pop = self.may_pop();
+        let may_pop = self.pops_left() > 0;
         for sub in self.subs.values() {
             if may_pop && let Some(wish) = sub.wishes_at() {
                 at = at.min(wish);
@@ -234,16 +234,15 @@ impl Session {
         self.queued_bytes >= POP_BELOW_BYTES || self.queued_frames >= QUEUE_FRAMES
     }
 
-    fn may_pop(&self) -> bool {
-        let popping = self
-            .subs
-            .values()
-            .filter(|sub| matches!(sub.phase, Phase::Popping(_)))
-            .count();
-        !self.closing
-            && self.draining.is_none()
-            && !self.is_full()
-            && self.queued_bytes + (popping + self.ready() + 1) * TURN_BYTES <= QUEUE_BYTES
+    /// Pops that there is room for.
+    fn pops_left(&self) -> usize {
+        if self.closing || self.draining.is_some() || self.is_full() {
+            return 0;
+        }
+        let popping = |sub: &&Subscription| matches!(sub.phase, Phase::Popping(_));
+        let under_way = self.subs.values().filter(popping).count();
+        let free = QUEUE_BYTES.saturating_sub(self.queued_bytes);
+        (free / TURN_BYTES).saturating_sub(under_way + self.ready())
     }
 
     /// Everything that follows from time and state alone.
@@ -397,9 +396,9 @@ impl Session {
     }
 
     fn pop(&mut self, now: Monotonic) {
-        let mut id = self.last_turn;
+        let (mut id, mut left) = (self.last_turn, self.pops_left());
         for _ in 0..self.subs.len() {
-            if !self.may_pop() {
+            if left == 0 {
                 return;
             }
             let Some(next) = self.after(id) else { return };
@@ -410,6 +409,7 @@ impl Session {
             let invisible_ms = sub.invisible_ms();
             if let Some(wish) = sub.wish(now) {
                 sub.popping(wish.max, now);
+                left -= 1;
                 self.out.push(Action::Pop {
                     sub: id,
                     max: wish.max,

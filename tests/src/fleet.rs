@@ -138,6 +138,7 @@ impl Fleet {
         let postgres = match postgres {
             Some(server) => {
                 let url = server.database()?;
+                write_master_key(&dir.path().join("master-key"))?;
                 Some((server, url))
             }
             None => None,
@@ -171,7 +172,6 @@ impl Fleet {
         args.extend(["--auth", "off", "--name", name]);
         match &self.postgres {
             Some((_, url)) => {
-                write_master_key(&self.dir.path().join("master-key"))?;
                 args.extend(["--database-url", url, "--data", "data"]);
                 args.extend(["--master-key-file", "../master-key"]);
             }
@@ -250,14 +250,11 @@ pub fn broker_name(number: usize) -> String {
     format!("broker-{}", char::from(letter))
 }
 
-/// A master key file, made where there is none: as many bytes as it takes from the system, base64, mode 0600.
+/// A new master key file: as many bytes as it takes from the system, base64, mode 0600.
 pub fn write_master_key(path: &Path) -> Result<()> {
     use base64::Engine as _;
     use std::io::{Read as _, Write as _};
     use std::os::unix::fs::OpenOptionsExt as _;
-    if path.try_exists()? {
-        return Ok(());
-    }
     let mut bytes = [0; 32];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     let mut file = std::fs::OpenOptions::new()

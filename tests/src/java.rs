@@ -12,6 +12,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::Mutex;
 
+use crate::needs::missing;
+
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Programs of one client that keep their logs under one folder.
@@ -55,7 +57,7 @@ impl Java {
         })
     }
 
-    /// The Go client; `None` where it cannot be built and need not be ([`missing`]).
+    /// The Go client; `None` where it is not built and need not be ([`missing`]).
     pub fn go(home: &Path) -> Result<Option<Java>> {
         let program = interop("target/go/interop");
         Java::of(
@@ -75,7 +77,7 @@ impl Java {
 
     fn of(home: &Path, what: &str, needed: &Path, program: Vec<OsString>) -> Result<Option<Java>> {
         if !needed.try_exists()? {
-            return missing(what).map(|()| None);
+            return missing(what, "run `scripts/clients`").map(|()| None);
         }
         Ok(Some(Java {
             home: home.to_owned(),
@@ -286,15 +288,6 @@ impl Consumer {
         }
         Ok(all)
     }
-}
-
-/// A foreign client that is not there: an error with CI set, a line about it elsewhere.
-pub fn missing(what: &str) -> Result<()> {
-    if std::env::var_os("CI").is_some_and(|value| !value.is_empty()) {
-        bail!("{what} is missing: run `scripts/clients`");
-    }
-    println!("skipped: {what} is not built, run `scripts/clients`");
-    Ok(())
 }
 
 /// A path below `tests/interop`.

@@ -11,6 +11,7 @@ pub mod http;
 pub mod java;
 pub mod kill9;
 pub mod native;
+pub mod needs;
 pub mod ports;
 pub mod postgres;
 pub mod process;

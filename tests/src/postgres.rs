@@ -15,6 +15,8 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
+use crate::needs::missing;
+
 const START_LIMIT: Duration = Duration::from_secs(30);
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 const SUPERUSER: &str = "gantry";
@@ -34,10 +36,7 @@ static SHARED: Mutex<Weak<Postgres>> = Mutex::new(Weak::new());
 
 impl Postgres {
     /// The server other tests of this program use too, started where there is none. None where Postgres is not
-    /// installed.
-    ///
-    /// # Panics
-    /// Where it is not installed and `CI` is set: there nothing is left out.
+    /// installed and need not be ([`missing`]).
     pub fn shared() -> Result<Option<Arc<Postgres>>> {
         let mut shared = SHARED.lock();
         if let Some(running) = shared.upgrade() {
@@ -51,16 +50,10 @@ impl Postgres {
         Ok(Some(started))
     }
 
-    /// A server of its own, for a test that stops it. None where Postgres is not installed.
-    ///
-    /// # Panics
-    /// As [`Postgres::shared`].
+    /// A server of its own, for a test that stops it. None as with [`Postgres::shared`].
     pub fn start() -> Result<Option<Postgres>> {
         let Some(programs) = programs()? else {
-            let missing = "Postgres is not installed (Debian: apt-get install postgresql)";
-            assert!(std::env::var_os("CI").is_none(), "{missing}");
-            eprintln!("skipped: {missing}");
-            return Ok(None);
+            return missing("Postgres", "apt-get install postgresql").map(|()| None);
         };
         // below /tmp, because the path of a unix socket is at most 107 bytes long
         let dir = tempfile::Builder::new().prefix("pg").tempdir_in("/tmp")?;

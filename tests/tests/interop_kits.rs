@@ -6,7 +6,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use gantry_tests::doors::Doors;
-use gantry_tests::java::{interop, missing};
+use gantry_tests::java::interop;
+use gantry_tests::needs::missing;
 use gantry_tests::wait::within;
 use tokio::process::Command;
 
@@ -134,7 +135,7 @@ fn every_check_of_the_kits_passes_but_the_named_ones() {
                 let excepted = exceptions.get(kit).cloned().unwrap_or_default();
                 running.spawn(async move { judge(kit, &run(kit).await, &excepted) });
             } else {
-                missing(&format!("kit {kit}")).unwrap();
+                missing(&format!("kit {kit}"), "run `scripts/clients`").unwrap();
             }
         }
         let wrong: Vec<String> = running.join_all().await.into_iter().flatten().collect();

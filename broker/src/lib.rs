@@ -45,6 +45,8 @@ mod server;
 mod settings;
 mod stats;
 mod table;
+#[cfg(test)]
+mod test_broker;
 mod topic;
 mod unfinished;
 mod unserved;

@@ -61,3 +61,26 @@ pub(crate) fn master_flush_offset(
     cmd.ext.required::<i64>("masterFlushOffset")?;
     Ok(success())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_broker::{append, start};
+    use crate::topic::{PERM_READ_WRITE, TopicConfig};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_topic_that_is_made_while_unused_ones_are_removed_keeps_its_messages() {
+        let running = start().await;
+        let broker = &running.broker;
+        append(broker, "made", 2).await;
+        append(broker, "unused", 2).await;
+        let made = TopicConfig::new("made", 1, PERM_READ_WRITE);
+        broker.topics.ensure(made, 1).unwrap();
+        for name in ["made", "unused"] {
+            topic::remove_unused(broker, name).unwrap();
+        }
+        let left = |name| broker.store.queue(name, 0).max.get();
+        assert_eq!((left("made"), left("unused")), (2, 0));
+        running.stop().await.unwrap();
+    }
+}

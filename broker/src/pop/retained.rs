@@ -138,62 +138,16 @@ pub(crate) fn pass_over(broker: &Broker, topic: &str, queue_id: i32, to: u64) {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-    use std::sync::Arc;
-    use std::time::Duration;
-
-    use clock::SystemClock;
-    use node::Context;
-    use store::MessageDraft;
-    use store::disk::sim::SimDisk;
-    use wire::message::record::RecordFields;
-
     use super::super::position::{Start, move_to, open_slot};
     use super::*;
+    use crate::test_broker::{append, dispatched, start};
     use crate::topic::{PERM_READ_WRITE, TopicConfig};
 
     const TOPIC: &str = "%RETRY%g+t";
 
-    async fn append(broker: &Broker, count: u64) {
-        for _ in 0..count {
-            let fields = RecordFields {
-                topic: TOPIC,
-                queue_id: 0,
-                flag: 0,
-                sys_flag: 0,
-                born_ts_ms: 0,
-                born_host: broker.store_host,
-                store_host: broker.store_host,
-                reconsume_times: 1,
-                prepared_offset: 0,
-                body: b"retry",
-                properties: b"",
-            };
-            broker.append(&MessageDraft::from(fields)).unwrap();
-        }
-        dispatched(broker).await;
-    }
-
-    async fn dispatched(broker: &Broker) {
-        while broker.store.dispatched() < broker.store.written() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    }
-
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_group_that_goes_on_while_its_messages_are_read_gets_none_twice() {
-        let config = crate::Config {
-            data: PathBuf::from("/data"),
-            listen: "127.0.0.1:0".parse().unwrap(),
-            segment: crate::SegmentConfig {
-                size: node::ByteSize::mib(1),
-            },
-            fast_port: false,
-            ..crate::Config::default()
-        };
-        let context = Context::quiet(Arc::new(SystemClock::new()));
-        let disk = Arc::new(SimDisk::new(1));
-        let running = crate::start_on(config, &context, disk).await.unwrap();
+        let running = start().await;
         let broker = &running.broker;
         let range = || {
             let range = broker.store.queue(TOPIC, 0);
@@ -201,7 +155,7 @@ mod tests {
         };
         let retries = TopicConfig::new(TOPIC, 1, PERM_READ_WRITE);
         broker.topics.ensure(retries, 1).unwrap();
-        append(broker, 5).await;
+        append(broker, TOPIC, 5).await;
         let slot = open_slot(broker, "g", TOPIC, 0, Start::Earliest, 1).unwrap();
 
         let part = Part::read(&broker.store, TOPIC, 0, 0, 4).unwrap();

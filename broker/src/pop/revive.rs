@@ -299,3 +299,21 @@ fn ensure_target(broker: &Arc<Broker>, group: &str, topic: &str) -> Result<(), B
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_broker::start;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_retry_topic_is_in_the_file_of_its_table_before_it_is_written_to() {
+        let running = start().await;
+        let (broker, topic) = (&running.broker, "%RETRY%g+t");
+        let made = TopicConfig::new(topic, 1, PERM_READ_WRITE);
+        broker.topics.ensure(made, 1).unwrap();
+        assert!(broker.topics.is_unsaved(topic));
+        ensure_target(broker, "g", topic).unwrap();
+        assert!(!broker.topics.is_unsaved(topic));
+        running.stop().await.unwrap();
+    }
+}

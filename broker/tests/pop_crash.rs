@@ -13,6 +13,7 @@ use pop_support::{Bench, Got, item, on_disk, quick};
 use store::disk::sim::{Rng, SimDisk};
 use tokio::time::Instant;
 use wire::body::gantry::{GroupSpec, SettleItem, SettleOp, SettleStatus};
+use wire::{Command, RequestCode};
 
 const TIME: Duration = Duration::from_secs(8);
 
@@ -192,6 +193,9 @@ async fn a_lease_that_the_disk_does_not_confirm_is_not_handed_out() {
             .pop_within("g", "T", 1, 60_000, Duration::from_secs(20))
             .await;
         assert_eq!(first[0].body, "first");
+        // So that no periodic sync fails before the pop: that would end the broker.
+        let change = Command::request(RequestCode::UpdateBrokerConfig);
+        bench.ok(change.with_body("flush.interval=10s\n")).await;
         disk.fail_syncs(true);
         let answer = bench.call(bench.pop_command("g", "T", 1, 60_000)).await;
         let body = answer.body.to_bytes();

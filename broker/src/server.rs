@@ -74,7 +74,7 @@ pub enum Error {
     )]
     DamagedTable(String),
     /// The port cannot be bound.
-    #[error("cannot listen at {addr}")]
+    #[error("cannot listen at {addr}; end what listens there or give another address")]
     Bind {
         /// The address.
         addr: SocketAddr,

@@ -32,7 +32,7 @@ pub enum RunError {
     #[error("{0}")]
     Config(String),
     /// The address cannot be bound.
-    #[error("cannot listen at {addr}: {source}")]
+    #[error("cannot listen at {addr}: {source}; end what listens there or give another address")]
     Listen {
         /// Which.
         addr: SocketAddr,

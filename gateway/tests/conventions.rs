@@ -84,6 +84,22 @@ async fn every_refusal_is_a_problem_document() {
         (
             "GET",
             "/v1/ns/default/topics",
+            &[("Host", "localhost"), ("Host", "127.0.0.1")],
+            "",
+            400,
+            "invalid_field",
+        ),
+        (
+            "GET",
+            "/v1/ns/default/topics?type=garbage",
+            &[],
+            "",
+            400,
+            "invalid_field",
+        ),
+        (
+            "GET",
+            "/v1/ns/default/topics",
             &[("Expect", "a miracle")],
             "",
             417,

@@ -62,7 +62,7 @@ impl NamesrvError {
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The address cannot be listened on.
-    #[error("cannot listen on {addr}")]
+    #[error("cannot listen at {addr}; end what listens there or give another address")]
     Listen {
         /// The address.
         addr: std::net::SocketAddr,

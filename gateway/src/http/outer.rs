@@ -142,6 +142,10 @@ fn admit(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Option<Durat
         .with("actual", block)
         .closing());
     }
+    if headers.get_all(header::HOST).iter().count() > 1 {
+        let detail = "send the Host header once";
+        return Err(ApiError::field(Code::InvalidField, "header:Host", detail).closing());
+    }
     if let Some(expect) = headers.get(header::EXPECT)
         && !expect.as_bytes().eq_ignore_ascii_case(b"100-continue")
     {

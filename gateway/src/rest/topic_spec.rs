@@ -50,7 +50,7 @@ impl Wish {
             wish.kind = Some(
                 object
                     .string("type", Code::InvalidField)?
-                    .map(|t| check_type(&t))
+                    .map(|t| check_type(&t, "/type"))
                     .transpose()?,
             );
         }
@@ -151,12 +151,13 @@ impl Wish {
     }
 }
 
-fn check_type(text: &str) -> Result<String, ApiError> {
+/// A type by its name; `pointer` says where it was given.
+pub(super) fn check_type(text: &str, pointer: &str) -> Result<String, ApiError> {
     match text {
         "mixed" | "normal" | "ordered" | "delayed" | "transactional" => Ok(text.to_owned()),
         _ => Err(ApiError::field(
             Code::InvalidField,
-            "/type",
+            pointer,
             "type is mixed, normal, ordered, delayed or transactional",
         )),
     }

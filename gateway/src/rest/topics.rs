@@ -1,7 +1,7 @@
 //! Topics: list, create, change, read, delete.
 
 use super::answer::{self, conditions, deleted};
-use super::topic_spec::{DESCRIPTION, LABEL, Wish, type_of};
+use super::topic_spec::{DESCRIPTION, LABEL, Wish, check_type, type_of};
 use crate::error::{ApiError, Code};
 use crate::http::Call;
 use crate::page::limit;
@@ -45,6 +45,9 @@ pub(crate) async fn list(State(state): State<AppState>, call: Call) -> Result<Re
         query.get("prefix").unwrap_or_default(),
         query.get("type").unwrap_or_default(),
     );
+    if !kind.is_empty() {
+        check_type(kind, "?type")?;
+    }
     let key = format!("topics?prefix={prefix}&type={kind}");
     let after = match query.get("pageToken") {
         Some(token) => Some(state.pages.decode(&key, token, state.now_ms())?),

@@ -63,7 +63,7 @@ pub(crate) enum Event {
         clean: bool,
         unwritten: HashSet<Arc<str>>,
     },
-    /// The time of [`Action::WakeAt`] has come, or may have.
+    /// The time of [`super::session::Session::wake_at`] has come, or may have.
     Tick,
 }
 

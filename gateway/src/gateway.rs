@@ -70,7 +70,6 @@ impl RunError {
 /// A gateway that serves.
 pub struct Running {
     addr: SocketAddr,
-    admin: Option<SocketAddr>,
     state: AppState,
     context: Context,
     accepting: CancellationToken,
@@ -84,12 +83,6 @@ impl Running {
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
-    }
-
-    /// Where health and metrics are, if on a socket of their own.
-    #[must_use]
-    pub fn admin_addr(&self) -> Option<SocketAddr> {
-        self.admin
     }
 
     /// The state, for tests.
@@ -162,20 +155,16 @@ pub async fn start(config: Config, context: &Context) -> Result<Running, RunErro
     context.shutdown.spawn(serve);
     context.ready.listening(ROLE, addr);
     let admin_context = context.detached();
-    let admin = match admin_listen.resolve(addr, ADMIN_OFFSET) {
-        Some(at) => {
-            let bound = node::admin::serve(at, "gateway-admin", &admin_context).await;
-            Some(bound.map_err(|source| RunError::Listen { addr: at, source })?)
-        }
-        None => None,
-    };
+    if let Some(at) = admin_listen.resolve(addr, ADMIN_OFFSET) {
+        let bound = node::admin::serve(at, "gateway-admin", &admin_context).await;
+        bound.map_err(|source| RunError::Listen { addr: at, source })?;
+    }
     context.shutdown.spawn(observe(state.clone()));
     let db = store.db.clone();
     context.shutdown.spawn(store.watch(state.clone()));
     context.ready.serving(ROLE);
     Ok(Running {
         addr,
-        admin,
         state,
         context,
         accepting,

@@ -71,12 +71,6 @@ impl Call {
         self.held.clone()
     }
 
-    /// The path as it came.
-    #[must_use]
-    pub fn uri_path(&self) -> &str {
-        self.parts.uri.path()
-    }
-
     /// The id of this request.
     #[must_use]
     pub fn request_id(&self) -> &str {

@@ -14,7 +14,7 @@ use crate::handlers::gantry_topic::check_attributes;
 use crate::handlers::{group, topic};
 use crate::level;
 use crate::names;
-use crate::table::{Buried, Entry};
+use crate::table::{Batch, Buried, Entry, Table, VERSION_MAX, after};
 use crate::topic::TopicConfig;
 
 /// Which table.
@@ -44,57 +44,89 @@ impl Kind {
     }
 }
 
-/// Takes each entry that is newer than what is here. All of it is on the disk when this returns. Blocks.
-/// `from` is the broker whose entries they are; `fresh` = written a moment ago.
+/// What became of one entry: it was looked at, or refused.
+pub(crate) type Adopted = Result<ConfigTaken, BrokerError>;
+
+/// What is left to do for an entry that may be.
+enum Step<T, D> {
+    /// A deletion, which is done; what follows from it.
+    Done(ConfigTaken, D),
+    /// The configuration has to be compared with what is here.
+    Compare(T),
+}
+
+/// Takes each entry that is newer than what is here; one that cannot be taken keeps none of the others back. All of it is
+/// on the disk when this returns. Blocks. `from` is the broker whose entries they are; `fresh` = written a moment ago.
 ///
 /// # Errors
-/// An entry is not valid, a table is full, or the disk's. What was taken before stays.
+/// The disk's. What was taken before stays.
 pub(crate) fn adopt(
     broker: &Arc<Broker>,
     kind: Kind,
     entries: &[ConfigEntry],
     from: &str,
     fresh: bool,
-) -> Result<Vec<ConfigTaken>, BrokerError> {
-    match kind {
+) -> Result<Vec<Adopted>, BrokerError> {
+    let adopted = match kind {
         Kind::Topic => topics(broker, entries, from),
         Kind::Group => groups(broker, entries, fresh),
+    }?;
+    for (entry, adopted) in entries.iter().zip(&adopted) {
+        if let Err(error) = adopted {
+            let (kind, name) = (kind.as_str(), names::shorten(&entry.name));
+            tracing::warn!(kind, name, from, %error, "entry of another broker not taken");
+        }
     }
+    Ok(adopted)
+}
+
+/// Names with what is to be done about them.
+type Steps<'a, S> = Vec<(&'a str, Result<S, BrokerError>)>;
+
+/// The step of each entry up to the first failure of the disk, and that.
+fn steps<S>(
+    entries: &[ConfigEntry],
+    step: impl Fn(&ConfigEntry) -> Result<S, BrokerError>,
+) -> (Steps<'_, S>, Result<(), BrokerError>) {
+    let mut steps = Vec::with_capacity(entries.len());
+    for entry in entries {
+        match step(entry) {
+            Err(error) if error.is_of_disk() => return (steps, Err(error)),
+            step => steps.push((entry.name.as_str(), step)),
+        }
+    }
+    (steps, Ok(()))
 }
 
 fn topics(
     broker: &Arc<Broker>,
     entries: &[ConfigEntry],
     from: &str,
-) -> Result<Vec<ConfigTaken>, BrokerError> {
-    let (mut results, mut failed) = (Vec::new(), None);
-    for entry in entries {
-        match one_topic(broker, entry, from) {
-            Ok(taken) => results.push(taken),
-            Err(error) => {
-                failed = Some(error);
-                break;
-            }
-        }
-    }
+) -> Result<Vec<Adopted>, BrokerError> {
+    let (steps, whole) = steps(entries, |entry| topic_step(broker, entry));
+    let results = broker.topics.batch(broker.now_ms(), |batch| {
+        let mut one = |name: &str, step: Result<_, _>| match step? {
+            Step::Done(taken, ()) => Ok(taken),
+            Step::Compare(theirs) => compare_topic(broker, batch, name, &theirs, from),
+        };
+        let results = steps.into_iter();
+        results.map(|(name, step)| one(name, step)).collect()
+    });
     broker.save_topics()?;
-    failed.map_or(Ok(results), Err)
+    whole.map(|()| results)
 }
 
-fn one_topic(
+fn topic_step(
     broker: &Arc<Broker>,
     entry: &ConfigEntry,
-    from: &str,
-) -> Result<ConfigTaken, BrokerError> {
+) -> Result<Step<TopicConfig, ()>, BrokerError> {
     let name = &entry.name;
     topic::check_change(name)?;
-    let version_here = || broker.topics.get(name).map(|config| config.version());
+    check_version(entry)?;
     if entry.config.is_null() {
         let buried = topic::bury(broker, name, entry.version, deleted_at(broker, entry))?;
         note_outlived(buried, "topic", entry);
-        let taken = version_here().is_none();
-        let version = version_here().unwrap_or_else(|| broker.topics.deleted_in(name));
-        return Ok(mark(name, taken, version));
+        return Ok(Step::Done(after_deletion(&broker.topics, name), ()));
     }
     let theirs: TopicConfig = parse(entry)?;
     if theirs.topic_name != *name || !theirs.is_levelled(name) {
@@ -105,25 +137,35 @@ fn one_topic(
     }
     topic::check_shape(theirs.read_queue_nums, theirs.write_queue_nums, theirs.perm)?;
     check_attributes(&theirs.attributes)?;
+    Ok(Step::Compare(theirs))
+}
+
+fn compare_topic(
+    broker: &Broker,
+    batch: &mut Batch<'_, TopicConfig>,
+    name: &str,
+    theirs: &TopicConfig,
+    from: &str,
+) -> Result<ConfigTaken, BrokerError> {
     let mut full = false;
-    let change = broker.topics.take(name, broker.now_ms(), |mine, deleted| {
-        let wanted = level::topic(mine, deleted, &theirs, from, &broker.config.name)?;
+    let change = batch.take(name, |mine, deleted| {
+        let wanted = level::topic(mine, deleted, theirs, from, &broker.config.name)?;
         full = mine.is_none();
         Some(wanted)
     });
     if change.is_none() && full {
         return Err(BrokerError::Full("topic"));
     }
-    let here = broker.topics.get(name);
+    let here = batch.get(name);
     let taken = here.as_ref().map_or_else(
-        || broker.topics.deleted_in(name) <= theirs.version(),
+        || batch.deleted_in(name) <= theirs.version(),
         |here| {
             here.version() < theirs.version()
                 || here.version() == theirs.version()
                     && here.content_hash() == theirs.content_hash()
         },
     );
-    let version = here.map_or_else(|| broker.topics.deleted_in(name), |here| here.version());
+    let version = here.map_or_else(|| batch.deleted_in(name), |here| here.version());
     if change.is_some_and(|change| change.changed) {
         tracing::info!(topic = %name, version, from, "topic taken from a peer");
     }
@@ -134,39 +176,42 @@ fn groups(
     broker: &Arc<Broker>,
     entries: &[ConfigEntry],
     fresh: bool,
-) -> Result<Vec<ConfigTaken>, BrokerError> {
-    let (mut results, mut changed, mut failed) = (Vec::new(), Vec::new(), None);
-    for entry in entries {
-        match one_group(broker, entry, fresh) {
-            Ok((taken, change)) => {
-                changed.extend(change.map(|gone| (entry.name.as_str(), gone)));
-                results.push(taken);
-            }
-            Err(error) => {
-                failed = Some(error);
-                break;
-            }
-        }
-    }
+) -> Result<Vec<Adopted>, BrokerError> {
+    let (steps, whole) = steps(entries, |entry| group_step(broker, entry, fresh));
+    let mut changed = Vec::new();
+    let results = broker.groups.batch(broker.now_ms(), |batch| {
+        let mut one = |name: &str, step: Result<_, _>| {
+            let (taken, gone) = match step? {
+                Step::Done(taken, gone) => (taken, gone),
+                Step::Compare(theirs) => compare_group(batch, name, &theirs)?,
+            };
+            changed.extend(gone.map(|gone| (name.to_owned(), gone)));
+            Ok(taken)
+        };
+        let results = steps.into_iter();
+        results.map(|(name, step)| one(name, step)).collect()
+    });
     broker.save_groups()?;
     for (group, gone) in changed {
         for topic in gone {
-            broker.subscription_removed(group, &topic);
+            broker.subscription_removed(&group, &topic);
         }
-        broker.group_changed(group);
+        broker.group_changed(&group);
     }
-    failed.map_or(Ok(results), Err)
+    whole.map(|()| results)
 }
 
-/// The mark, and where the group changed the topics that it does not subscribe any more.
-fn one_group(
+/// Where a group changed, the topics that it does not subscribe any more.
+type Gone = Option<BTreeSet<String>>;
+
+fn group_step(
     broker: &Arc<Broker>,
     entry: &ConfigEntry,
     fresh: bool,
-) -> Result<(ConfigTaken, Option<BTreeSet<String>>), BrokerError> {
+) -> Result<Step<GroupConfig, Gone>, BrokerError> {
     let name = &entry.name;
     names::check_group(name).map_err(BrokerError::Invalid)?;
-    let version_here = || broker.groups.get(name).map(|config| config.version());
+    check_version(entry)?;
     if names::is_system_group(name) {
         return Err(BrokerError::Invalid(format!(
             "the group [{name}] belongs to the system"
@@ -188,9 +233,7 @@ fn one_group(
                 group::clear(broker, name, true)?;
             }
         }
-        let taken = version_here().is_none();
-        let version = version_here().unwrap_or_else(|| broker.groups.deleted_in(name));
-        return Ok((mark(name, taken, version), gone));
+        return Ok(Step::Done(after_deletion(&broker.groups, name), gone));
     }
     let theirs: GroupConfig = parse(entry)?;
     let after = subscriptions_of(&theirs);
@@ -202,7 +245,6 @@ fn one_group(
     }
     let known = broker.groups.get(name);
     let deleted = broker.groups.deleted_in(name);
-    let mut gone = None;
     if level::group(known.as_deref(), deleted, &theirs).is_some() {
         let before = known.as_deref().map(subscriptions_of).unwrap_or_default();
         // The start is fixed before the subscription can be seen.
@@ -212,24 +254,57 @@ fn one_group(
                 broker.fix_start(name, &topic, &start)?;
             }
         }
-        let change = broker.groups.take(name, broker.now_ms(), |mine, deleted| {
-            level::group(mine, deleted, &theirs)
-        });
-        if change.is_none() && version_here().is_none() {
-            return Err(BrokerError::Full("group"));
-        }
-        if change.is_some_and(|change| change.changed) {
-            let left = before.into_iter().filter(|s| !has(&after, &s.topic));
-            gone = Some(left.map(|s| s.topic).collect());
-            tracing::info!(group = %name, version = theirs.version(), "group taken from a peer");
-        }
     }
-    let here = broker.groups.get(name);
+    Ok(Step::Compare(theirs))
+}
+
+fn compare_group(
+    batch: &mut Batch<'_, GroupConfig>,
+    name: &str,
+    theirs: &GroupConfig,
+) -> Result<(ConfigTaken, Gone), BrokerError> {
+    let known = batch.get(name);
+    let mut full = false;
+    let change = batch.take(name, |mine, deleted| {
+        let wanted = level::group(mine, deleted, theirs)?;
+        full = mine.is_none();
+        Some(wanted)
+    });
+    if change.is_none() && full {
+        return Err(BrokerError::Full("group"));
+    }
+    let gone = change.filter(|change| change.changed).map(|_| {
+        tracing::info!(group = %name, version = theirs.version(), "group taken from a peer");
+        let before = known.as_deref().map(subscriptions_of).unwrap_or_default();
+        let after = subscriptions_of(theirs);
+        let left = before.into_iter().filter(|s| !has(&after, &s.topic));
+        left.map(|s| s.topic).collect()
+    });
+    let here = batch.get(name);
     let taken = here.as_ref().is_some_and(|here| {
         here.version() == theirs.version() && here.content_hash() == theirs.content_hash()
     });
-    let version = here.map_or_else(|| broker.groups.deleted_in(name), |here| here.version());
+    let version = here.map_or_else(|| batch.deleted_in(name), |here| here.version());
     Ok((mark(name, taken, version), gone))
+}
+
+/// The mark once a deletion was looked at.
+fn after_deletion<T: Entry>(table: &Table<T>, name: &str) -> ConfigTaken {
+    match table.get(name) {
+        Some(here) => mark(name, false, here.version()),
+        None => mark(name, true, table.deleted_in(name)),
+    }
+}
+
+fn check_version(entry: &ConfigEntry) -> Result<(), BrokerError> {
+    if entry.version > VERSION_MAX {
+        return Err(BrokerError::Invalid(format!(
+            "entry {} has version {}, must be at most {VERSION_MAX}",
+            names::shorten(&entry.name),
+            entry.version
+        )));
+    }
+    Ok(())
 }
 
 /// When the deletion was; this moment, where nobody says.
@@ -242,7 +317,7 @@ fn deleted_at(broker: &Broker, entry: &ConfigEntry) -> u64 {
 
 fn note_outlived(buried: Buried, kind: &str, entry: &ConfigEntry) {
     if buried == Buried::Outlived {
-        let (name, version) = (&entry.name, entry.version + 1);
+        let (name, version) = (&entry.name, after(entry.version));
         tracing::info!(
             kind,
             name,

@@ -33,7 +33,7 @@ use crate::pop::Pop;
 use crate::registration::Registration;
 use crate::request_modes::RequestModes;
 use crate::routes::Routes;
-use crate::settings::LiveSettings;
+use crate::settings::{Change, LiveSettings};
 use crate::stats::Stats;
 use crate::topic::{PERM_READ_WRITE, TopicConfig, TopicTable};
 use crate::version::DataVersion;
@@ -130,6 +130,8 @@ pub(crate) struct Broker {
     pub(crate) settings_file: ConfigFile,
     /// Version of the changed settings.
     pub(crate) settings_version: Mutex<DataVersion>,
+    /// Held by who changes settings.
+    pub(crate) changing_settings: Mutex<()>,
     /// `config/topics.json`.
     pub(crate) topics_file: ConfigFile,
     /// `config/subscriptionGroup.json`.
@@ -382,12 +384,19 @@ impl Broker {
         *self.settings_version.lock()
     }
 
-    /// Writes the changed settings. Blocks on the disk.
+    /// Changes settings: on the disk first, then in this run. Blocks on the disk.
     ///
     /// # Errors
-    /// The file cannot be written.
-    pub(crate) fn save_settings(&self) -> Result<(), BrokerError> {
+    /// The file cannot be written; then nothing has changed.
+    pub(crate) fn change_settings(&self, changes: &[Change]) -> Result<(), BrokerError> {
+        let _alone = self.changing_settings.lock();
+        self.settings_file.write(|| self.live.to_json(changes))?;
         self.settings_version.lock().bump(self.now_ms());
-        self.settings_file.write(|| self.live.to_json())
+        for change in changes {
+            self.live.set(change);
+            self.apply(change);
+            tracing::info!(?change, "setting changed");
+        }
+        Ok(())
     }
 }

@@ -8,6 +8,7 @@ use node::{AdminListen, ByteSize, Millis};
 use serde::{Deserialize, Serialize};
 
 use crate::names;
+use crate::settings::SETTINGS;
 
 /// Longest retention time: ten years.
 pub(crate) const RETENTION_MAX_MS: u64 = 3_650 * 86_400_000;
@@ -324,68 +325,24 @@ impl Settings for Config {
             "must be 1s to 1h",
         );
         check(
-            (0..=7).contains(&self.permission),
-            "permission",
-            "must be a sum of 4 (read) and 2 (write)",
-        );
-        check(
-            (10..=60_000).contains(&self.flush.interval.0),
-            "flush.interval",
-            "must be 10ms to 60s",
-        );
-        check(
             (1 << 10..=64 << 30).contains(&self.segment.size.0),
             "segment.size",
             "must be 1KiB to 64GiB",
         );
-        let retention = &self.retention;
         check(
-            (1_000..=RETENTION_MAX_MS).contains(&retention.time.0),
-            "retention.time",
-            "must be 1s to 3650d",
-        );
-        check(
-            retention.hour <= 24,
-            "retention.hour",
-            "must be 0 to 23, or 24 for any hour",
-        );
-        check(
-            (100..=60_000).contains(&retention.check_interval.0),
+            (100..=60_000).contains(&self.retention.check_interval.0),
             "retention.check_interval",
             "must be 100ms to 60s",
-        );
-        for (key, percent) in [
-            ("retention.expired_percent", retention.expired_percent),
-            ("retention.clean_percent", retention.clean_percent),
-            ("retention.refuse_percent", retention.refuse_percent),
-        ] {
-            check(
-                (1..=100).contains(&percent),
-                key,
-                "must be 1 to 100 percent of the disk",
-            );
-        }
-        check(
-            (1..=8 << 20).contains(&self.limits.message_size.0),
-            "limits.message_size",
-            "must be 1B to 8MiB",
-        );
-        check(self.limits.sends > 0, "limits.sends", "must not be 0");
-        check(
-            self.limits.long_polls > 0,
-            "limits.long_polls",
-            "must not be 0",
-        );
-        check(
-            (1..=512).contains(&self.limits.admin),
-            "limits.admin",
-            "must be 1 to 512",
         );
         check(
             self.limits.connections > 0,
             "limits.connections",
             "must not be 0",
         );
+        for setting in &SETTINGS {
+            let wanted = format!("must be {}", setting.wanted);
+            check(setting.fits((setting.started)(self)), setting.ours, &wanted);
+        }
         for (key, silence) in [
             ("members.lease_silence", self.members.lease_silence),
             ("members.native_silence", self.members.native_silence),
@@ -424,6 +381,34 @@ mod tests {
         };
         let keys: Vec<String> = bad.validate().into_iter().map(|fault| fault.key).collect();
         assert_eq!(keys, ["cluster", "id", "namesrv", "advertise"]);
+    }
+
+    #[test]
+    fn what_may_change_later_has_the_same_bounds_at_the_start() {
+        let faults = |change: fn(&mut Config)| {
+            let mut config = Config::default();
+            change(&mut config);
+            let faults = config.validate().into_iter();
+            faults.map(|fault| fault.to_string()).collect::<Vec<_>>()
+        };
+        let check = |change, key: &str, wanted: &str| {
+            let faults = faults(change);
+            assert_eq!(faults.len(), 1, "{key}: {faults:?}");
+            assert!(
+                faults[0].contains(key) && faults[0].contains(wanted),
+                "{faults:?}"
+            );
+        };
+        check(|c| c.limits.acks = 0, "limits.acks", "1 to 1000000");
+        check(|c| c.limits.reads = 0, "limits.reads", "1 to 512");
+        check(|c| c.limits.create = 513, "limits.create", "1 to 512");
+        check(|c| c.permission = -1, "permission", "must be a sum");
+        check(
+            |c| c.flush.interval = Millis(9),
+            "flush.interval",
+            "10ms to 60s",
+        );
+        check(|c| c.retention.hour = 25, "retention.hour", "24 for any");
     }
 
     #[test]

@@ -265,6 +265,14 @@ impl BrokerError {
         }
     }
 
+    /// Whether the disk is at fault, not what was asked for.
+    pub(crate) fn is_of_disk(&self) -> bool {
+        matches!(
+            self,
+            Self::Store(_) | Self::Persist(_) | Self::Damaged(_) | Self::Stopping
+        )
+    }
+
     /// The answer to send.
     pub(crate) fn to_response(&self) -> Command {
         let mut remark = self.to_string();

@@ -1,5 +1,6 @@
 //! Levels topics and groups with the other masters of the cluster: before serving, after being cut off, and periodically.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use wire::{Command, RequestCode, ResponseCode, WireError};
 
 use crate::adopt::{self, Kind};
 use crate::broker::Broker;
+use crate::error::BrokerError;
 use crate::handlers::config_level::ENTRIES_MAX;
 use crate::persist::ConfigFile;
 use crate::table::{Entry, Table};
@@ -71,7 +73,7 @@ impl Peers {
         let read = |json: &[u8]| -> Result<usize, WireError> {
             let known: BTreeMap<String, Peer> = wire::json::from_slice(json)?;
             let count = known.len();
-            *self.known.lock() = known.into_iter().take(PEERS_MAX).collect();
+            *self.known.lock() = latest(known);
             Ok(count)
         };
         if let Err(error) = self.file.load(read) {
@@ -116,9 +118,7 @@ impl Peers {
             known.insert(name, Peer { addr, seen_ms });
         }
         known.retain(|_, peer| now_ms.saturating_sub(peer.seen_ms) < REMEMBERED_MS);
-        while known.len() > PEERS_MAX {
-            known.pop_last();
-        }
+        *known = latest(std::mem::take(&mut known));
         let (all, changed) = (known.clone(), addresses(&known) != before);
         drop(known);
         if changed {
@@ -129,6 +129,14 @@ impl Peers {
         }
         all
     }
+}
+
+/// At most [`PEERS_MAX`] of them, those that were seen last.
+fn latest(known: BTreeMap<String, Peer>) -> BTreeMap<String, Peer> {
+    let mut peers: Vec<(String, Peer)> = known.into_iter().collect();
+    peers.sort_by_key(|(_, peer)| Reverse(peer.seen_ms));
+    peers.truncate(PEERS_MAX);
+    peers.into_iter().collect()
 }
 
 fn addresses(known: &BTreeMap<String, Peer>) -> Vec<(String, String)> {
@@ -232,7 +240,7 @@ async fn read_kind(broker: &Arc<Broker>, name: &str, addr: &str, kind: Kind) -> 
         .lock()
         .get(&(name.to_owned(), kind.as_str()))
         .cloned();
-    let (mut after, mut state) = (String::new(), None);
+    let (mut after, mut state, mut whole) = (String::new(), None, true);
     loop {
         let mut cmd = Command::request(RequestCode::ListConfig);
         cmd.ext.put("kind", kind.as_str());
@@ -260,7 +268,7 @@ async fn read_kind(broker: &Arc<Broker>, name: &str, addr: &str, kind: Kind) -> 
             })
             .map(|mark| mark.name.clone())
             .collect();
-        take(broker, name, addr, kind, wanted).await?;
+        whole &= take(broker, name, addr, kind, wanted).await?;
         state.get_or_insert(page.state);
         match page.marks.last() {
             Some(last) if page.more => after.clone_from(&last.name),
@@ -268,7 +276,7 @@ async fn read_kind(broker: &Arc<Broker>, name: &str, addr: &str, kind: Kind) -> 
         }
     }
     // The state of the first page: a change meanwhile is seen at the next look.
-    if let Some(state) = state {
+    if let Some(state) = state.filter(|_| whole) {
         let key = (name.to_owned(), kind.as_str());
         broker.peers.read.lock().insert(key, state);
     }
@@ -288,13 +296,16 @@ fn differs<T: Entry>(table: &Table<T>, mark: &ConfigMark) -> bool {
     }
 }
 
+/// Takes over these entries of the peer. One that may not be is left out until the peer's table changes; false where one
+/// found no room, which may come.
 async fn take(
     broker: &Arc<Broker>,
     name: &str,
     addr: &str,
     kind: Kind,
     mut wanted: Vec<String>,
-) -> Result<(), String> {
+) -> Result<bool, String> {
+    let mut room = true;
     while !wanted.is_empty() {
         let rest = wanted.split_off(wanted.len().min(ENTRIES_MAX));
         let mut cmd = Command::request(RequestCode::FetchConfig);
@@ -320,16 +331,19 @@ async fn take(
         let adopted = tokio::task::spawn_blocking(move || {
             adopt::adopt(&owner, kind, &got.entries, &from, false)
         });
-        match adopted.await {
-            Ok(Ok(_)) => {}
+        let adopted = match adopted.await {
+            Ok(Ok(adopted)) => adopted,
             Ok(Err(error)) => {
                 tracing::warn!(peer = name, %error, "configuration of a peer not taken");
                 return Err(error.to_string());
             }
             Err(error) => return Err(error.to_string()),
-        }
+        };
+        room &= !adopted
+            .iter()
+            .any(|one| matches!(one, Err(BrokerError::Full(_))));
     }
-    Ok(())
+    Ok(room)
 }
 
 async fn ask(broker: &Broker, addr: &str, cmd: Command) -> Result<Command, String> {
@@ -343,5 +357,24 @@ async fn ask(broker: &Broker, addr: &str, cmd: Command) -> Result<Command, Strin
             answer.response_code(),
             answer.remark.unwrap_or_default()
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_too_many_peers_those_that_were_seen_longest_ago_go() {
+        let peers: BTreeMap<String, Peer> = (0..=PEERS_MAX)
+            .map(|i| {
+                let seen_ms = if i == 3 { 1 } else { 2 };
+                let addr = String::new();
+                (format!("broker-{i:04}"), Peer { addr, seen_ms })
+            })
+            .collect();
+        let kept = latest(peers);
+        assert_eq!(kept.len(), PEERS_MAX);
+        assert!(!kept.contains_key("broker-0003"));
     }
 }

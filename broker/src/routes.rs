@@ -10,14 +10,15 @@ use remoting::Client;
 use wire::body::route::TopicRouteData;
 use wire::{Command, RequestCode, ResponseCode};
 
-/// Age at which a route is asked for again.
+/// Age at which a route, or a topic without one, is asked for again.
 const FRESH: Duration = Duration::from_secs(2);
 /// Longest wait for one name server.
 const ASK_WAIT: Duration = Duration::from_secs(1);
 /// Most topics kept; then all are dropped and asked for again.
 const TOPICS_MAX: usize = 20_000;
 
-type Route = (Monotonic, Arc<TopicRouteData>);
+/// When it was asked for, and what came; `None`: no name server knows it.
+type Route = (Monotonic, Option<Arc<TopicRouteData>>);
 
 /// Routes by topic.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ impl Routes {
         if let Some((at, route)) = &last
             && now.since(*at) < FRESH
         {
-            return Some(route.clone());
+            return route.clone();
         }
         for addr in &self.addrs {
             let mut cmd = Command::request(RequestCode::GetRouteinfoByTopic);
@@ -56,7 +57,7 @@ impl Routes {
             match self.client.invoke(addr, cmd, ASK_WAIT).await {
                 Ok(answer) if answer.response_code() == ResponseCode::Success => {
                     match wire::json::from_slice::<TopicRouteData>(&answer.body.to_bytes()) {
-                        Ok(route) => return Some(self.keep(topic, route, now)),
+                        Ok(route) => return self.keep(topic, Some(Arc::new(route)), now),
                         Err(error) => tracing::warn!(namesrv = %addr, %error, "bad route"),
                     }
                 }
@@ -64,11 +65,15 @@ impl Routes {
                 Err(error) => tracing::debug!(namesrv = %addr, %error, "no route"),
             }
         }
-        last.map(|(_, route)| route)
+        self.keep(topic, last.and_then(|(_, route)| route), now)
     }
 
-    fn keep(&self, topic: &str, route: TopicRouteData, now: Monotonic) -> Arc<TopicRouteData> {
-        let route = Arc::new(route);
+    fn keep(
+        &self,
+        topic: &str,
+        route: Option<Arc<TopicRouteData>>,
+        now: Monotonic,
+    ) -> Option<Arc<TopicRouteData>> {
         let mut known = self.known.lock();
         if known.len() >= TOPICS_MAX {
             known.clear();

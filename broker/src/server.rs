@@ -368,6 +368,7 @@ fn open(
         days: Mutex::new(DayTotals::default()),
         settings_file: file("gantry.json"),
         settings_version: Mutex::new(DataVersion::new(now_ms)),
+        changing_settings: Mutex::new(()),
         topics_file: file("topics.json"),
         groups_file: file("subscriptionGroup.json"),
         modes_file: file("messageRequestMode.json"),

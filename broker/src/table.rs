@@ -17,6 +17,8 @@ pub(crate) const ATTRIBUTE_VERSION: &str = "gantry.version";
 /// Attribute that holds when a topic or group was made, epoch ms. It goes with the configuration from broker to broker.
 /// Set by the table alone, never by a caller.
 pub(crate) const ATTRIBUTE_MADE: &str = "gantry.madeAt";
+/// Highest version (2^53): beyond it readers of JSON lose digits. Whoever says a higher one is refused.
+pub(crate) const VERSION_MAX: u64 = 1 << 53;
 /// Changes remembered for incremental registration.
 const CHANGES_MAX: usize = 256;
 /// How long a deletion is remembered, ms (30 days).
@@ -51,11 +53,12 @@ pub(crate) trait Entry:
         false
     }
 
-    /// Its version; 1 where only native tools wrote it, once.
+    /// Its version; 1 where only native tools wrote it, once, or what stands there can be none.
     fn version(&self) -> u64 {
         self.attributes()
             .get(ATTRIBUTE_VERSION)
             .and_then(|text| text.parse().ok())
+            .filter(|version| *version <= VERSION_MAX)
             .unwrap_or(1)
     }
 
@@ -81,6 +84,11 @@ pub(crate) trait Entry:
                 (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
             })
     }
+}
+
+/// The version that follows; the highest one stays.
+pub(crate) fn after(version: u64) -> u64 {
+    version.saturating_add(1).min(VERSION_MAX)
 }
 
 /// A deletion.
@@ -157,7 +165,7 @@ struct Inner {
     saved: u64,
     /// Names that are to be had since a change after that, with its sequence.
     unsaved: HashMap<String, u64>,
-    changes: VecDeque<(u64, String)>,
+    changes: VecDeque<(u64, Arc<str>)>,
     deleted: Deletions,
 }
 
@@ -287,84 +295,34 @@ impl<T: Entry> Table<T> {
         self.snapshot.store(Arc::new(next));
     }
 
-    /// Changes one entry under the table lock: `change` sees what is there and says what shall be. A change gets a
-    /// version above that of what was there, a deletion included, whatever it says itself. `None` from `change`, or a
-    /// full table, leaves everything as it is.
+    /// Changes one entry; see [`Batch::modify`].
     pub(crate) fn modify(
         &self,
         name: &str,
         now_ms: u64,
         change: impl FnOnce(Option<&T>) -> Option<T>,
     ) -> Option<Change<T>> {
-        let mut inner = self.inner.lock();
-        let known = self.get(name);
-        let mut wanted = change(known.as_deref())?;
-        wanted.keep_own(known.as_deref(), now_ms);
-        let made = match &known {
-            Some(known) => known.attributes().get(ATTRIBUTE_MADE).cloned(),
-            None => Some(now_ms.to_string()),
-        };
-        match made {
-            Some(made) => wanted
-                .attributes_mut()
-                .insert(ATTRIBUTE_MADE.to_owned(), made),
-            None => wanted.attributes_mut().remove(ATTRIBUTE_MADE),
-        };
-        if known.as_deref() != Some(&wanted) {
-            let deleted = inner.deleted.get(name).map_or(0, |d| d.version);
-            let floor = known.as_ref().map_or(deleted, |known| known.version());
-            if wanted.version() <= floor {
-                wanted.set_version(floor + 1);
-            }
-        }
-        self.set(&mut inner, name, known, wanted, now_ms)
+        self.batch(now_ms, |batch| batch.modify(name, change))
     }
 
-    /// Takes over what a peer has, version included. `choose` sees what is there, and the version of a deletion.
-    pub(crate) fn take(
-        &self,
-        name: &str,
-        now_ms: u64,
-        choose: impl FnOnce(Option<&T>, u64) -> Option<T>,
-    ) -> Option<Change<T>> {
+    /// Several changes under the table lock that readers see all at once. `work` must not come back to this table to
+    /// change it.
+    pub(crate) fn batch<R>(&self, now_ms: u64, work: impl FnOnce(&mut Batch<'_, T>) -> R) -> R {
         let mut inner = self.inner.lock();
-        let known = self.get(name);
-        let deleted = inner.deleted.get(name).map_or(0, |d| d.version);
-        let mut wanted = choose(known.as_deref(), deleted)?;
-        wanted.keep_own(known.as_deref(), now_ms);
-        self.set(&mut inner, name, known, wanted, now_ms)
-    }
-
-    fn set(
-        &self,
-        inner: &mut Inner,
-        name: &str,
-        known: Option<Arc<T>>,
-        wanted: T,
-        now_ms: u64,
-    ) -> Option<Change<T>> {
-        match known {
-            Some(known) if *known == wanted => {
-                return Some(Change {
-                    config: known,
-                    changed: false,
-                });
-            }
-            None if self.len() >= T::MAX => return None,
-            _ => {}
+        let before = self.snapshot.load_full();
+        let mut batch = Batch {
+            inner: &mut inner,
+            before: &before,
+            next: None,
+            changed: Vec::new(),
+            now_ms,
+        };
+        let result = work(&mut batch);
+        let (next, changed) = (batch.next, batch.changed);
+        if let Some(next) = next {
+            self.publish(&mut inner, next, &changed, now_ms);
         }
-        if known.is_none_or(|known| wanted.outgrows(&known)) {
-            inner.unsaved.insert(name.to_owned(), inner.sequence + 1);
-        }
-        let config = Arc::new(wanted);
-        let mut next = self.snapshot.load().as_ref().clone();
-        next.insert(Arc::from(name), config.clone());
-        inner.deleted.remove(name);
-        self.publish(inner, next, name, now_ms);
-        Some(Change {
-            config,
-            changed: true,
-        })
+        result
     }
 
     /// Removes an entry; the deletion is a version of its own, and `clean` where progress goes too. Whether anything
@@ -377,14 +335,14 @@ impl<T: Entry> Table<T> {
         };
         if known.is_levelled(name) {
             let deletion = Deletion {
-                version: known.version() + 1,
+                version: after(known.version()),
                 at_ms: now_ms,
                 here_ms: now_ms,
                 clean,
             };
             remember(&mut inner.deleted, name, deletion);
         }
-        self.publish(&mut inner, next, name, now_ms);
+        self.publish(&mut inner, next, &[Arc::from(name)], now_ms);
         // A removal cannot be said by listing entries: the next registration carries the whole table.
         inner.changes.clear();
         true
@@ -408,9 +366,9 @@ impl<T: Entry> Table<T> {
             && known.made_ms() > at_ms
         {
             let mut config = known.as_ref().clone();
-            config.set_version(version + 1);
+            config.set_version(after(version));
             next.insert(Arc::from(name), Arc::new(config));
-            self.publish(&mut inner, next, name, now_ms);
+            self.publish(&mut inner, next, &[Arc::from(name)], now_ms);
             return Buried::Outlived;
         }
         next.remove(name);
@@ -424,7 +382,7 @@ impl<T: Entry> Table<T> {
             };
             remember(&mut inner.deleted, name, deletion);
         }
-        self.publish(&mut inner, next, name, now_ms);
+        self.publish(&mut inner, next, &[Arc::from(name)], now_ms);
         // As for any removal.
         inner.changes.clear();
         if known.is_some() {
@@ -434,18 +392,19 @@ impl<T: Entry> Table<T> {
         }
     }
 
-    fn publish(&self, inner: &mut Inner, next: Snapshot<T>, name: &str, now_ms: u64) {
+    fn publish(&self, inner: &mut Inner, next: Snapshot<T>, changed: &[Arc<str>], now_ms: u64) {
         inner.version.bump(now_ms);
-        inner.sequence += 1;
-        let sequence = inner.sequence;
-        if inner.changes.len() == CHANGES_MAX {
-            inner.changes.pop_front();
+        for name in changed {
+            inner.sequence += 1;
+            if inner.changes.len() == CHANGES_MAX {
+                inner.changes.pop_front();
+            }
+            inner.changes.push_back((inner.sequence, name.clone()));
+            if !next.contains_key(name) {
+                inner.unsaved.remove(name.as_ref());
+            }
         }
-        inner.changes.push_back((sequence, name.to_owned()));
-        if !next.contains_key(name) {
-            inner.unsaved.remove(name);
-        }
-        // Before the entry can be seen.
+        // Before the entries can be seen.
         self.unsaved.store(inner.unsaved.len(), Ordering::Release);
         self.snapshot.store(Arc::new(next));
     }
@@ -466,7 +425,7 @@ impl<T: Entry> Table<T> {
                     .changes
                     .iter()
                     .filter(|(sequence, _)| *sequence > known)
-                    .map(|(_, name)| name.as_str())
+                    .map(|(_, name)| name.as_ref())
                     .collect();
                 names.sort_unstable();
                 names.dedup();
@@ -549,6 +508,102 @@ impl<T: Entry> Table<T> {
             })
             .collect();
         (marks, more)
+    }
+}
+
+/// Changes of a table that are not published yet.
+#[derive(Debug)]
+pub(crate) struct Batch<'a, T> {
+    inner: &'a mut Inner,
+    before: &'a Snapshot<T>,
+    /// Copied from `before` at the first change.
+    next: Option<Snapshot<T>>,
+    changed: Vec<Arc<str>>,
+    now_ms: u64,
+}
+
+impl<T: Entry> Batch<'_, T> {
+    /// The entry as it will be.
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<T>> {
+        self.next.as_ref().unwrap_or(self.before).get(name).cloned()
+    }
+
+    /// The version in which the name was deleted; 0 where no deletion is remembered.
+    pub(crate) fn deleted_in(&self, name: &str) -> u64 {
+        self.inner.deleted.get(name).map_or(0, |d| d.version)
+    }
+
+    /// Changes one entry: `change` sees what is there and says what shall be. A change gets a version above that of what
+    /// was there, a deletion included, whatever it says itself. `None` from `change`, or a full table, leaves everything
+    /// as it is.
+    pub(crate) fn modify(
+        &mut self,
+        name: &str,
+        change: impl FnOnce(Option<&T>) -> Option<T>,
+    ) -> Option<Change<T>> {
+        let known = self.get(name);
+        let mut wanted = change(known.as_deref())?;
+        wanted.keep_own(known.as_deref(), self.now_ms);
+        let made = match &known {
+            Some(known) => known.attributes().get(ATTRIBUTE_MADE).cloned(),
+            None => Some(self.now_ms.to_string()),
+        };
+        match made {
+            Some(made) => wanted
+                .attributes_mut()
+                .insert(ATTRIBUTE_MADE.to_owned(), made),
+            None => wanted.attributes_mut().remove(ATTRIBUTE_MADE),
+        };
+        if known.as_deref() != Some(&wanted) {
+            let floor = match &known {
+                Some(known) => known.version(),
+                None => self.deleted_in(name),
+            };
+            if wanted.version() <= floor {
+                wanted.set_version(after(floor));
+            }
+        }
+        self.set(name, known, wanted)
+    }
+
+    /// Takes over what a peer has, version included. `choose` sees what is there, and the version of a deletion.
+    pub(crate) fn take(
+        &mut self,
+        name: &str,
+        choose: impl FnOnce(Option<&T>, u64) -> Option<T>,
+    ) -> Option<Change<T>> {
+        let known = self.get(name);
+        let mut wanted = choose(known.as_deref(), self.deleted_in(name))?;
+        wanted.keep_own(known.as_deref(), self.now_ms);
+        self.set(name, known, wanted)
+    }
+
+    fn set(&mut self, name: &str, known: Option<Arc<T>>, wanted: T) -> Option<Change<T>> {
+        let len = self.next.as_ref().unwrap_or(self.before).len();
+        match known {
+            Some(known) if *known == wanted => {
+                return Some(Change {
+                    config: known,
+                    changed: false,
+                });
+            }
+            None if len >= T::MAX => return None,
+            _ => {}
+        }
+        let (name, config) = (Arc::<str>::from(name), Arc::new(wanted));
+        // The number that the change gets when it is published.
+        let sequence = self.inner.sequence + self.changed.len() as u64 + 1;
+        if known.is_none_or(|known| config.outgrows(&known)) {
+            self.inner.unsaved.insert(name.to_string(), sequence);
+        }
+        let next = self.next.get_or_insert_with(|| self.before.clone());
+        next.insert(Arc::clone(&name), config.clone());
+        self.inner.deleted.remove(name.as_ref());
+        self.changed.push(name);
+        Some(Change {
+            config,
+            changed: true,
+        })
     }
 }
 

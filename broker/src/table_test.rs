@@ -138,7 +138,9 @@ fn the_time_it_was_made_stays_with_an_entry_wherever_it_goes() {
     let later = here.modify("t", 50, |_| Some(TopicConfig::new("t", 8, 6)));
     let config = later.unwrap().config.as_ref().clone();
     assert_eq!(config.made_ms(), 2);
-    there.take("t", 99, |_, _| Some(config.clone())).unwrap();
+    there
+        .batch(99, |batch| batch.take("t", |_, _| Some(config.clone())))
+        .unwrap();
     assert_eq!(there.get("t").unwrap().made_ms(), 2);
     let mut other = config.clone();
     other
@@ -172,4 +174,59 @@ fn what_is_made_or_grows_is_unsaved_until_a_write_of_the_file_succeeds() {
     table.save(|| Ok::<(), &str>(())).unwrap();
     table.touch(4);
     assert_eq!(table.save(|| Ok::<(), &str>(())), Ok(true));
+    let two = |queues| {
+        table.batch(5, |batch| {
+            for name in ["t", "u"] {
+                batch.modify(name, |_| Some(TopicConfig::new(name, queues, 6)));
+            }
+        });
+    };
+    two(16);
+    let while_writing = || {
+        two(32);
+        Ok::<(), &str>(())
+    };
+    table.save(while_writing).unwrap();
+    assert_eq!(unsaved(), [true, true], "each of a batch");
+    table.save(|| Ok::<(), &str>(())).unwrap();
+    assert_eq!(unsaved(), [false, false]);
+}
+
+#[test]
+fn a_batch_is_seen_as_a_whole_and_each_change_in_it_counts() {
+    let table = table();
+    put(&table, "a", 1);
+    let before = table.registration(None);
+    table.batch(3, |batch| {
+        for name in ["b", "c"] {
+            let made = batch.modify(name, |_| Some(TopicConfig::new(name, 1, 6)));
+            assert!(made.unwrap().changed);
+            assert!(batch.get(name).is_some() && !table.contains(name));
+        }
+        let again = batch.modify("b", |known| known.cloned());
+        assert!(!again.unwrap().changed);
+    });
+    assert_eq!(table.len(), 3);
+    let after = table.registration(Some(before.sequence));
+    assert_eq!((after.entries.len(), after.full), (2, false));
+    table.batch(4, |_| ());
+    assert_eq!(table.sequence(), after.sequence, "nothing was changed");
+}
+
+#[test]
+fn versions_neither_wrap_nor_pass_two_to_the_53() {
+    let table = table();
+    table.bury("t", 3, VERSION_MAX, 3);
+    assert_eq!(put(&table, "t", 1).config.version(), VERSION_MAX);
+    assert_eq!(put(&table, "t", 2).config.version(), VERSION_MAX);
+    assert!(table.remove("t", 3, true));
+    assert_eq!(table.deleted_in("t"), VERSION_MAX);
+    // As a native tool may write it.
+    let mut wild = TopicConfig::new("u", 1, 6);
+    wild.set_version(u64::MAX);
+    table.modify("u", 2, |_| Some(wild));
+    assert_eq!(table.get("u").unwrap().version(), 1);
+    assert_eq!(put(&table, "u", 2).config.version(), 2);
+    assert!(table.remove("u", 3, true));
+    assert_eq!(table.deleted_in("u"), 3);
 }

@@ -290,7 +290,9 @@ mod tests {
         let again = TopicTable::new(9);
         again.load(&table.to_json()).unwrap();
         assert_eq!(again.get("t").unwrap().epoch(), 5);
-        let taken = again.take("t", 7, |_, _| Some(TopicConfig::new("t", 9, 6)));
+        let taken = again.batch(7, |batch| {
+            batch.take("t", |_, _| Some(TopicConfig::new("t", 9, 6)))
+        });
         assert_eq!(taken.unwrap().config.epoch(), 5, "each broker has its own");
         table.remove("t", 7, true);
         assert_eq!(put(8, 8), 8);

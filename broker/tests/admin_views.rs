@@ -332,6 +332,14 @@ async fn a_group_forbidden_a_topic_reads_nothing_until_it_may_again() {
     let refused = fix.call(pull("g", "t", 0, 0, "*", 0)).await;
     assert_eq!((refused.code, number(&refused, "forbiddenType")), (16, 5));
     assert_eq!(fix.call(pop("g", "t", 1)).await.code, 16);
+    let fields = [
+        ("consumerGroup", "g"),
+        ("topic", "t"),
+        ("queueId", "-1"),
+        ("maxMsgNums", "1"),
+    ];
+    let peek = request(RequestCode::PeekMessage, &fields);
+    assert_eq!(fix.call(peek).await.code, 16);
     assert_eq!(fix.call(pull("other", "t", 0, 0, "*", 0)).await.code, 0);
     let fix = fix.restart().await;
     assert!(!state(&fix, set("")).await, "kept over a restart");

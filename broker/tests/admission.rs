@@ -6,11 +6,18 @@
     reason = "a test"
 )]
 
+mod pop_support;
 mod support;
 
+use std::sync::Arc;
+
+use broker::{Config, FlushMode};
+use store::disk::sim::SimDisk;
 use tokio::task::JoinSet;
+use wire::body::gantry::{SettleItem, SettleOp, SettleRequest};
 use wire::{Command, RequestCode};
 
+use pop_support::{item, on_disk_with, quick};
 use support::Fixture;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -59,23 +66,45 @@ async fn a_burst_of_sends_to_new_topics_waits_its_turn() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_settlements_than_may_wait_for_the_disk_are_told_so() {
-    let fixture = Fixture::start_with(|config| config.limits.acks = 0).await;
-    let settle = Command::request(RequestCode::Settle)
-        .with_ext("group", "g")
-        .with_body(br#"{"items":[]}"#.to_vec());
-    let answer = fixture
-        .client
-        .invoke(&fixture.addr, settle, support::SOON)
-        .await
-        .unwrap();
-    assert_eq!(
-        (answer.code, answer.ext.get("reason")),
-        (2, Some("broker_busy"))
-    );
-    let send = support::send("other", 0, &[], "x");
-    let sent = fixture
-        .client
-        .invoke(&fixture.addr, send, support::SOON)
-        .await;
-    assert_eq!(sent.unwrap().code, 0, "sends have a bound of their own");
+    let disk = SimDisk::new(7);
+    let few = |config: &mut Config| config.limits.acks = 1;
+    let bench = on_disk_with(Arc::new(disk.clone()), FlushMode::Sync, few).await;
+    bench.put_topic("T", 1).await;
+    bench.put_group("g", &quick()).await;
+    bench.subscribe("g", "T", "*").await;
+    bench.send("T", 0, "m", "a").await;
+    let got = bench.pop("g", "T", 1, 60_000).await.remove(0);
+    let settle = |items: Vec<SettleItem>| {
+        Command::request(RequestCode::Settle)
+            .with_ext("group", "g")
+            .with_body(wire::json::to_vec(&SettleRequest { items }))
+    };
+    let held = disk.hold_syncs();
+    let ack = settle(vec![item(&got, SettleOp::Ack)]);
+    let (client, addr) = (bench.client.clone(), bench.addr.clone());
+    let waits =
+        tokio::spawn(async move { client.invoke(&addr, ack, support::SOON).await.unwrap() });
+    let refused = async {
+        loop {
+            let answer = bench.call(settle(Vec::new())).await;
+            if answer.code != 0 {
+                return answer;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let refused = tokio::time::timeout(support::SOON, refused).await.unwrap();
+    let said = (refused.code, refused.ext.get("reason"));
+    assert_eq!(said, (2, Some("broker_busy")));
+    // On one connection a send is looked at before the settlement behind it.
+    let mut send = std::pin::pin!(bench.call(support::send("T", 0, &[], "x")));
+    tokio::select! {
+        biased;
+        answer = &mut send => panic!("sends have a bound of their own: {:?}", answer.remark),
+        answer = bench.call(settle(Vec::new())) => assert_eq!(answer.code, 2),
+    }
+    drop(held);
+    assert_eq!(waits.await.unwrap().code, 0, "what waited is settled");
+    assert_eq!(send.await.code, 0);
+    bench.ok(settle(Vec::new())).await;
 }

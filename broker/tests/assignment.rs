@@ -12,6 +12,7 @@ mod support;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use remoting::{Client, Responder, Server, ServerOptions, Service};
 use serde_json::{Value, json};
@@ -74,6 +75,16 @@ async fn members_get_their_shares_and_strangers_nothing() {
     assert_eq!(list(&circle), ["PULL broker-a 1"]);
     let all = ask(&fix, "t", "b", "AVG", "BROADCASTING").await;
     assert_eq!(list(&all).len(), 3);
+    let fields = [
+        ("topic", "unread"),
+        ("readQueueNums", "1"),
+        ("writeQueueNums", "1"),
+        ("perm", "2"),
+    ];
+    fix.ok(request(RequestCode::UpdateAndCreateTopic, &fields))
+        .await;
+    let unread = ask(&fix, "unread", "b", "AVG", "BROADCASTING").await;
+    assert_eq!(unread, json!({}), "nobody may read it");
     // What makes a client keep what it has.
     for (topic, id, strategy) in [("t", "c", "AVG"), ("t", "a", "OWN"), ("u", "a", "AVG")] {
         let nothing = ask(&fix, topic, id, strategy, "CLUSTERING").await;
@@ -161,4 +172,49 @@ async fn shares_cover_the_queues_of_all_brokers() {
         assigned(&fix, "t", "b").await,
         ["POP broker-a -1", "POP broker-b -1"]
     );
+}
+
+/// A name server that knows no topic and counts who asks for one.
+#[derive(Default)]
+struct NoRoutes(AtomicUsize);
+
+impl Service for NoRoutes {
+    fn call(&self, cmd: Command, to: Responder) {
+        if cmd.request_code() == RequestCode::GetRouteinfoByTopic {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            return to.send(Command::error(ResponseCode::TopicNotExist, "no route"));
+        }
+        to.send(Command::response(ResponseCode::Success));
+    }
+}
+
+#[tokio::test]
+async fn a_topic_without_a_route_is_not_asked_for_again_at_once() {
+    let names = Arc::new(NoRoutes::default());
+    let addr = SocketAddr::from(([127, 0, 0, 1], 0));
+    let namesrv = Server::bind(ServerOptions::new(addr), names.clone()).unwrap();
+    let at = namesrv.local_addr().to_string();
+    let clock = clock::ManualClock::new(1_700_000_000_000);
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = support::config(dir.path());
+    config.namesrv = vec![at];
+    let context = node::Context::quiet(Arc::new(clock.clone()));
+    let fix = Fixture {
+        running: broker::start(config, &context).await.unwrap(),
+        dir,
+        client: client(),
+        addr: String::new(),
+    };
+    let fix = Fixture {
+        addr: fix.running.addrs().listen.to_string(),
+        ..fix
+    };
+    for _ in 0..3 {
+        let nothing = ask(&fix, "u", "a", "AVG", "CLUSTERING").await;
+        assert_eq!(nothing, json!({}));
+    }
+    assert_eq!(names.0.load(Ordering::Relaxed), 1);
+    clock.advance(std::time::Duration::from_secs(2));
+    ask(&fix, "u", "a", "AVG", "CLUSTERING").await;
+    assert_eq!(names.0.load(Ordering::Relaxed), 2);
 }

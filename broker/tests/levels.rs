@@ -370,6 +370,83 @@ async fn a_pop_under_a_newer_version_is_refused_and_makes_the_broker_look() {
     }
 }
 
+/// A peer of another version: its tables hold what nobody here can take, among what can be.
+struct Strange;
+
+impl Service for Strange {
+    fn call(&self, cmd: Command, to: Responder) {
+        let kind = cmd.ext.get("kind").unwrap_or_default();
+        let topic = |name: &str, version: u64, queues: i32| {
+            serde_json::json!({"name": name, "version": version, "deletedAtMs": 0, "config": {"topicName": name,
+                "readQueueNums": queues, "writeQueueNums": queues, "perm": 6, "attributes":
+                {"gantry.version": version.to_string(), "gantry.queueMap": "1 broker-a:2 broker-x:2"}}})
+        };
+        let group = |name: &str, version: u64| {
+            serde_json::json!({"name": name, "version": version, "deletedAtMs": 0, "config": {"groupName": name,
+                "attributes": {"gantry.version": version.to_string()}}})
+        };
+        let deleted = |version: u64| serde_json::json!({"name": "c-deleted", "version": version, "config": null});
+        let entries = match kind {
+            "topic" => vec![
+                topic("a b", 1, 2),
+                topic("b-shape", 1, -1),
+                deleted(u64::MAX),
+                topic("d-version", u64::MAX, 2),
+                topic("e-good", 1, 2),
+            ],
+            _ => vec![
+                group("a b", 1),
+                deleted(u64::MAX),
+                group("d-version", u64::MAX),
+                group("e-good", 1),
+            ],
+        };
+        let answer = Command::response(ResponseCode::Success);
+        to.send(match cmd.request_code() {
+            RequestCode::ListConfig => {
+                let marks: Vec<serde_json::Value> = entries
+                    .iter()
+                    .map(|entry| {
+                        serde_json::json!({"name": entry["name"], "version": entry["version"], "hash": "",
+                            "deleted": entry["config"].is_null()})
+                    })
+                    .collect();
+                let mut answer = answer.with_body(
+                    serde_json::json!({"marks": marks, "more": false, "state": "1"}).to_string(),
+                );
+                answer.ext.put("brokerName", "broker-x");
+                answer.ext.put("clusterName", "DefaultCluster");
+                answer
+            }
+            _ => answer.with_body(serde_json::json!({ "entries": entries }).to_string()),
+        });
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_taken_from_a_peer_keeps_nothing_else_back() {
+    let cluster = Cluster::new();
+    let strange = serve(Arc::new(Strange));
+    let addr = strange.local_addr().to_string();
+    cluster.names.0.lock().insert("broker-x".to_owned(), addr);
+    let a = cluster.member("broker-a").await;
+    assert_eq!(cluster.has_topic(&a, "e-good").await.unwrap()["version"], 1);
+    assert_eq!(cluster.group_version(&a, "e-good").await, 1);
+    for name in ["b-shape", "c-deleted", "d-version"] {
+        assert!(cluster.has_topic(&a, name).await.is_none(), "{name}");
+        assert_eq!(cluster.group_version(&a, name).await, 0, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_offer_that_cannot_be_is_refused() {
+    let fixture = support::Fixture::start().await;
+    for kind in ["topic", "group"] {
+        let answer = fixture.call(deletion(kind, "t", u64::MAX, 1)).await;
+        assert_eq!(answer.ext.get("reason"), Some("invalid_field"));
+    }
+}
+
 /// A deletion in this version, as a peer tells of it.
 fn deletion(kind: &str, name: &str, version: u64, at_ms: u64) -> Command {
     request(RequestCode::OfferConfig, &[("kind", kind)]).with_body(format!(

@@ -204,6 +204,18 @@ async fn what_is_off_the_list_or_out_of_range_is_refused_with_what_would_do() {
 }
 
 #[tokio::test]
+async fn a_change_that_cannot_be_kept_is_not_made() {
+    let fix = Fixture::start().await;
+    let in_the_way = fix.dir.path().join("config/gantry.json.new");
+    std::fs::create_dir_all(&in_the_way).unwrap();
+    assert_eq!(fix.call(change("limits.sends=7")).await.code, 1);
+    assert_eq!(shown(&fix).await["limits.sends"], "65536");
+    std::fs::remove_dir(&in_the_way).unwrap();
+    fix.ok(change("limits.sends=7")).await;
+    assert_eq!(shown(&fix).await["limits.sends"], "7");
+}
+
+#[tokio::test]
 async fn a_smaller_class_refuses_sooner_and_a_larger_one_takes_more() {
     let fix = Fixture::start_with(|config| config.create.groups = true).await;
     fix.create_topic("t", 2).await;

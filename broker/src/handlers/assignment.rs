@@ -37,21 +37,28 @@ pub(crate) fn query(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
         let queues = own_queues(broker, &body.topic);
         return to.send(assign(broker, &body, queues));
     }
+    let Some(place) = broker.admission.admin.place_to_wait() else {
+        return to.send(BrokerError::Overload.to_response());
+    };
     let owner = broker.clone();
     broker.spawn(async move {
         let queues = tokio::select! {
             () = owner.stopping.cancelled() => Vec::new(),
             queues = all_queues(&owner, &body.topic) => queues,
         };
+        drop(place);
         to.send(assign(&owner, &body, queues));
     });
 }
 
-/// The readable queues of this broker.
+/// The readable queues of this broker: as in a route, both the topic and the broker must allow it.
 fn own_queues(broker: &Broker, topic: &str) -> Vec<MessageQueue> {
     let Some(config) = broker.topics.get(topic) else {
         return Vec::new();
     };
+    if config.perm & broker.live.permission() & PERM_READ == 0 {
+        return Vec::new();
+    }
     (0..config.read_queue_nums)
         .map(|id| MessageQueue::new(topic, broker.config.name.clone(), id))
         .collect()

@@ -133,14 +133,9 @@ pub(crate) fn update(
     for (key, value) in &changes {
         checked.push(LiveSettings::check(key, value).map_err(|error| refusal(key, &error))?);
     }
-    for change in &checked {
-        broker.live.set(change);
-        broker.apply(change);
-        tracing::info!(?change, "setting changed");
-    }
     let mut response = success();
     if !checked.is_empty() {
-        broker.save_settings()?;
+        broker.change_settings(&checked)?;
         broker.registration.refresh();
     }
     let pinned: Vec<&str> = checked

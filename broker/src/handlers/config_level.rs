@@ -129,7 +129,7 @@ fn entries<T: crate::table::Entry>(table: &Table<T>, names: &[String]) -> Vec<Co
     entries
 }
 
-/// Code 900013: takes what is newer. `fresh` says that it was written a moment ago, so that `latest` is now.
+/// Code 900013: takes what is newer, and refuses where one of the entries cannot be. `fresh` says that it was written a moment ago, so that `latest` is now.
 pub(crate) fn offer(
     broker: &Arc<Broker>,
     cmd: &Command,
@@ -143,6 +143,7 @@ pub(crate) fn offer(
     }
     let from = cmd.ext.get("from").unwrap_or("");
     let fresh = cmd.ext.bool("fresh");
-    let results = adopt::adopt(broker, kind(cmd)?, &offered.entries, from, fresh)?;
+    let adopted = adopt::adopt(broker, kind(cmd)?, &offered.entries, from, fresh)?;
+    let results = adopted.into_iter().collect::<Result<_, _>>()?;
     Ok(json_answer(&ConfigOffered { results }))
 }

@@ -26,10 +26,12 @@ pub(crate) fn running_info(broker: &Arc<Broker>, cmd: Command, to: Responder) {
 
 /// Code 309: the consumer is given one stored message to consume now, outside its progress.
 pub(crate) fn consume_directly(broker: &Arc<Broker>, cmd: Command, to: Responder) {
-    let owner = broker.clone();
-    broker.spawn_blocking(move || match directly(&owner, cmd) {
-        Ok((group, client, request)) => pass_on(&owner, group, client, request, to),
-        Err(error) => to.send(error.to_response()),
+    let (owner, bytes) = (broker.clone(), cmd.body.len());
+    broker.admission.admin.run(broker, bytes, move |admitted| {
+        match admitted.and_then(|()| directly(&owner, cmd)) {
+            Ok((group, client, request)) => pass_on(&owner, group, client, request, to),
+            Err(error) => to.send(error.to_response()),
+        }
     });
 }
 

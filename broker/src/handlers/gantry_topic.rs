@@ -14,7 +14,7 @@ use super::{json_answer, json_body};
 use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::names;
-use crate::table::{ATTRIBUTE_MADE, ATTRIBUTE_VERSION, Deletion, Entry};
+use crate::table::{ATTRIBUTE_MADE, ATTRIBUTE_VERSION, Deletion, Entry, VERSION_MAX, after};
 use crate::topic::{ATTRIBUTE_EPOCH, TopicConfig};
 
 /// Most attributes of a topic, and the longest name and value in bytes.
@@ -56,11 +56,14 @@ pub(crate) fn check_expectation(
 /// The version a change gets: the caller's, which must be newer than what is there, else the next.
 ///
 /// # Errors
-/// The caller's version is not newer.
+/// The caller's version is not newer, or higher than versions go.
 pub(crate) fn next_version(cmd: &Command, found: Option<u64>) -> Result<u64, BrokerError> {
     let found = found.unwrap_or(0);
     match cmd.ext.optional::<u64>("version")? {
-        None => Ok(found + 1),
+        None => Ok(after(found)),
+        Some(wanted) if wanted > VERSION_MAX => Err(BrokerError::Invalid(format!(
+            "version is {wanted}, must be at most {VERSION_MAX}"
+        ))),
         Some(wanted) if wanted > found => Ok(wanted),
         Some(wanted) => Err(BrokerError::VersionMismatch {
             expected: format!("below {wanted}"),
@@ -270,6 +273,20 @@ mod tests {
         assert_eq!(check(Some("2"), Some(3)), Err("version_mismatch"));
         assert_eq!(check(Some("2"), None), Err("version_mismatch"));
         assert_eq!(check(Some("x"), None), Err("invalid_field"));
+    }
+
+    #[test]
+    fn versions_end_at_two_to_the_53() {
+        let next = |version: Option<u64>, found| {
+            let mut cmd = request(None);
+            cmd.ext.put_opt("version", version);
+            next_version(&cmd, Some(found)).map_err(|error| error.reason())
+        };
+        assert_eq!(next(Some(VERSION_MAX), 1), Ok(VERSION_MAX));
+        for version in [VERSION_MAX + 1, u64::MAX] {
+            assert_eq!(next(Some(version), 1), Err("invalid_field"));
+        }
+        assert_eq!(next(None, VERSION_MAX), Ok(VERSION_MAX));
     }
 
     #[test]

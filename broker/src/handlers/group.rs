@@ -10,7 +10,7 @@ use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::group::{ATTRIBUTE_SPEC, ATTRIBUTE_SUBSCRIPTIONS, GroupConfig};
 use crate::names;
-use crate::table::ATTRIBUTE_VERSION;
+use crate::table::{ATTRIBUTE_VERSION, Batch};
 
 /// Code 200. Gantry's own attributes of an existing group are kept; its version moves on.
 pub(crate) fn update(
@@ -20,7 +20,8 @@ pub(crate) fn update(
 ) -> Result<Command, BrokerError> {
     let config: GroupConfig = json_body(cmd)?;
     check(&config)?;
-    apply(broker, config)?;
+    let change = |batch: &mut Batch<'_, _>| apply(batch, config);
+    broker.groups.batch(broker.now_ms(), change)?;
     broker.save_groups()?;
     Ok(success())
 }
@@ -33,16 +34,18 @@ pub(crate) fn check(config: &GroupConfig) -> Result<(), BrokerError> {
     names::check_group(&config.group_name).map_err(BrokerError::Invalid)
 }
 
-/// Puts the group into the table. Writing the table is the caller's. Attributes are changes of
+/// Puts the group into the table of the batch. Writing the table is the caller's. Attributes are changes of
 /// those it has: `+name`, `-name`, or a name.
 ///
 /// # Errors
 /// The table is full.
-pub(crate) fn apply(broker: &Broker, mut config: GroupConfig) -> Result<(), BrokerError> {
+pub(crate) fn apply(
+    batch: &mut Batch<'_, GroupConfig>,
+    mut config: GroupConfig,
+) -> Result<(), BrokerError> {
     let group = config.group_name.clone();
-    let change = broker
-        .groups
-        .modify(&group, broker.now_ms(), |known| {
+    let change = batch
+        .modify(&group, |known| {
             let mut attributes = known
                 .map(|known| known.attributes.clone())
                 .unwrap_or_default();

@@ -49,11 +49,13 @@ pub(crate) fn topics(
         checked.push(topic::Wanted::of(config)?);
     }
     let mut done = Ok(success());
-    for wanted in checked {
-        if let Err(error) = topic::apply(broker, wanted) {
-            done = Err(error);
+    broker.topics.batch(broker.now_ms(), |batch| {
+        for wanted in checked {
+            if let Err(error) = topic::apply(broker, batch, wanted) {
+                done = Err(error);
+            }
         }
-    }
+    });
     broker.save_topics()?;
     broker.wait_registered();
     done
@@ -72,11 +74,13 @@ pub(crate) fn groups(
         group::check(config)?;
     }
     let mut done = Ok(success());
-    for config in list {
-        if let Err(error) = group::apply(broker, config) {
-            done = Err(error);
+    broker.groups.batch(broker.now_ms(), |batch| {
+        for config in list {
+            if let Err(error) = group::apply(batch, config) {
+                done = Err(error);
+            }
         }
-    }
+    });
     broker.save_groups()?;
     done
 }

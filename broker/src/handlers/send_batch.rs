@@ -90,8 +90,6 @@ pub(crate) fn store(
             })
         })
         .collect();
-    broker.check_writable()?;
-    broker.check_space()?;
     let outcomes = broker
         .store
         .append_batch(&drafts)

@@ -14,7 +14,7 @@ use super::{json_answer, success};
 use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::names;
-use crate::table::{Buried, Entry};
+use crate::table::{Batch, Buried, Entry, after};
 use crate::topic::{QUEUES_MAX, TopicConfig};
 use crate::version::DataVersion;
 
@@ -60,7 +60,8 @@ pub(crate) fn update(
         changes: parse_attributes(ext.get("attributes").unwrap_or(""))?,
     };
     wanted.check()?;
-    apply(broker, wanted)?;
+    let change = |batch: &mut Batch<'_, _>| apply(broker, batch, wanted);
+    broker.topics.batch(broker.now_ms(), change)?;
     broker.save_topics()?;
     broker.wait_registered();
     Ok(success())
@@ -101,16 +102,19 @@ impl Wanted {
     }
 }
 
-/// Puts the topic into the table. Writing the table is the caller's.
+/// Puts the topic into the table of the batch. Writing the table is the caller's.
 ///
 /// # Errors
 /// The table is full.
-pub(crate) fn apply(broker: &Broker, wanted: Wanted) -> Result<(), BrokerError> {
+pub(crate) fn apply(
+    broker: &Broker,
+    batch: &mut Batch<'_, TopicConfig>,
+    wanted: Wanted,
+) -> Result<(), BrokerError> {
     let Wanted { config, changes } = wanted;
     let topic = config.topic_name.clone();
-    let change = broker
-        .topics
-        .modify(&topic, broker.now_ms(), |known| {
+    let change = batch
+        .modify(&topic, |known| {
             let mut config = TopicConfig {
                 attributes: known
                     .map(|known| known.attributes.clone())
@@ -148,7 +152,7 @@ fn keep_map(config: &mut TopicConfig, known: &TopicConfig, own: &str) {
         return;
     };
     if map.counts.get(own) != Some(&config.write_queue_nums) {
-        map.version = known.version() + 1;
+        map.version = after(known.version());
         map.counts.insert(own.to_owned(), config.write_queue_nums);
         map.put(&mut config.attributes);
     }

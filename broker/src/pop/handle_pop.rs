@@ -304,7 +304,7 @@ pub(super) fn check_group(
 }
 
 /// An administrator may have taken the group's right to read the topic away.
-fn check_allowed(broker: &Broker, group: &str, topic: &str) -> Result<(), BrokerError> {
+pub(super) fn check_allowed(broker: &Broker, group: &str, topic: &str) -> Result<(), BrokerError> {
     if broker.groups.is_forbidden(group, topic) {
         return Err(BrokerError::Forbidden(format!(
             "the consumer group[{}] is forbidden for topic[{}]",

@@ -15,7 +15,9 @@ use crate::error::BrokerError;
 use crate::filter::Filter;
 
 use super::answer;
-use super::handle_pop::{BYTES_DEFAULT, BYTES_MAX, check_group, check_topic, stored_filter};
+use super::handle_pop::{
+    BYTES_DEFAULT, BYTES_MAX, check_allowed, check_group, check_topic, stored_filter,
+};
 use super::names::Kind;
 use super::position;
 use super::scan::{self, BUDGET, Match, Reach, Want};
@@ -57,6 +59,7 @@ fn look(broker: &Broker, cmd: &Command) -> Result<Command, BrokerError> {
         )));
     }
     check_topic(broker, &request.topic, request.queue_id)?;
+    check_allowed(broker, &request.consumer_group, &request.topic)?;
     let rules = check_group(broker, &request.consumer_group, None)?;
     let filter = if gantry {
         stored_filter(&rules, &request.consumer_group, &request.topic)?

@@ -87,7 +87,7 @@ pub(crate) static SETTINGS: [Setting; 16] = [
         kind: Kind::Number,
         range: (0, 7),
         wanted: "a sum of 4 (read) and 2 (write)",
-        started: |config| u64::try_from(config.permission).unwrap_or(0),
+        started: |config| u64::try_from(config.permission).unwrap_or(u64::MAX),
     },
     Setting {
         key: Key::CreateTopics,
@@ -258,9 +258,12 @@ impl Setting {
             }
             Kind::Time(_) => text.parse::<Millis>().ok()?.0,
         };
-        (self.range.0..=self.range.1)
-            .contains(&value)
-            .then_some(value)
+        self.fits(value).then_some(value)
+    }
+
+    /// Whether the value is within the range.
+    pub(crate) fn fits(&self, value: u64) -> bool {
+        (self.range.0..=self.range.1).contains(&value)
     }
 
     /// The value as it is written under our name.

@@ -95,9 +95,13 @@ impl LiveSettings {
         self.kept.lock().get(LOG).cloned()
     }
 
-    /// What was changed, as a JSON object of our names.
-    pub(crate) fn to_json(&self) -> Vec<u8> {
-        serde_json::to_vec_pretty(&*self.kept.lock()).unwrap_or_default()
+    /// What was changed, with these changes, as a JSON object of our names.
+    pub(crate) fn to_json(&self, changes: &[Change]) -> Vec<u8> {
+        let mut kept = self.kept.lock().clone();
+        for change in changes {
+            kept.insert(change.name().to_owned(), change.text());
+        }
+        serde_json::to_vec_pretty(&kept).unwrap_or_default()
     }
 
     /// Lays changes that an earlier run kept over the settings, and returns those that hold. What no longer fits is
@@ -144,16 +148,13 @@ impl LiveSettings {
 
     /// Makes a change and remembers it; what follows from it is the caller's.
     pub(crate) fn set(&self, change: &Change) {
-        let text = match change {
-            Change::Value(key, value) => {
-                if let Some(place) = self.values.get(*key as usize) {
-                    place.store(*value, Ordering::Relaxed);
-                }
-                Setting::of(*key).show(*value)
-            }
-            Change::Log(filter) => filter.clone(),
-        };
-        self.kept.lock().insert(change.name().to_owned(), text);
+        if let Change::Value(key, value) = change
+            && let Some(place) = self.values.get(*key as usize)
+        {
+            place.store(*value, Ordering::Relaxed);
+        }
+        let mut kept = self.kept.lock();
+        kept.insert(change.name().to_owned(), change.text());
     }
 }
 
@@ -163,6 +164,14 @@ impl Change {
         match self {
             Self::Value(key, _) => Setting::of(*key).ours,
             Self::Log(_) => LOG,
+        }
+    }
+
+    /// The value as it is written under our name.
+    fn text(&self) -> String {
+        match self {
+            Self::Value(key, value) => Setting::of(*key).show(*value),
+            Self::Log(filter) => filter.clone(),
         }
     }
 }
@@ -221,11 +230,11 @@ mod tests {
             first.set(&LiveSettings::check(key, value).unwrap());
         }
         let again = live(&["create.topics"]);
-        let held = again.restore(&first.to_json());
+        let held = again.restore(&first.to_json(&[]));
         assert_eq!(held, [Change::Value(Key::Permission, 6)]);
         assert!(again.create_topics(), "the environment wins");
         let later = live(&[]);
-        later.restore(&again.to_json());
+        later.restore(&again.to_json(&[]));
         assert!(!later.create_topics(), "it was kept all the same");
     }
 }

@@ -84,14 +84,24 @@ pub(crate) async fn open_with(dir: Arc<TempDir>, config: Config) -> Bench {
 
 /// A broker on a disk in memory; the directory only gives it a name.
 pub(crate) async fn on_disk(disk: Arc<dyn Disk>, flush: FlushMode) -> Bench {
+    on_disk_with(disk, flush, |_| {}).await
+}
+
+/// The same with settings of its own.
+pub(crate) async fn on_disk_with(
+    disk: Arc<dyn Disk>,
+    flush: FlushMode,
+    change: impl FnOnce(&mut Config),
+) -> Bench {
     let context = Context::quiet(Arc::new(SystemClock::new()));
-    let config = Config {
+    let mut config = Config {
         data: "/data".into(),
         segment: SegmentConfig {
             size: ByteSize::mib(1),
         },
         ..config(Path::new("/data"), flush)
     };
+    change(&mut config);
     let running = broker::start_on(config, &context, disk).await.unwrap();
     let addr = running.addrs.listen.to_string();
     Bench {

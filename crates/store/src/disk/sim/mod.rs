@@ -15,7 +15,7 @@ use super::mmap::Map;
 use super::{AppendToken, DirEntry, Disk, DiskFile, DiskLock, DiskUsage, Region};
 use handles::{SimFile, SimLock, SimRegion};
 use image::{Image, Node};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -36,6 +36,19 @@ pub enum Failing {
 #[derive(Debug, Clone)]
 pub struct SimDisk {
     state: Arc<Mutex<State>>,
+    /// Told when syncs are held no longer.
+    let_go: Arc<Condvar>,
+}
+
+/// Lets syncs go on when it is dropped.
+#[derive(Debug)]
+pub struct HeldSyncs(SimDisk);
+
+impl Drop for HeldSyncs {
+    fn drop(&mut self) {
+        self.0.state.lock().hold_syncs = false;
+        self.0.let_go.notify_all();
+    }
 }
 
 #[derive(Debug)]
@@ -45,6 +58,7 @@ struct State {
     calls: u64,
     failing: Failing,
     fail_syncs: bool,
+    hold_syncs: bool,
     capacity_bytes: u64,
     locked: std::collections::BTreeSet<std::path::PathBuf>,
 }
@@ -70,11 +84,13 @@ impl SimDisk {
             calls: 0,
             failing: Failing::None,
             fail_syncs: false,
+            hold_syncs: false,
             capacity_bytes: u64::MAX,
             locked: std::collections::BTreeSet::new(),
         };
         SimDisk {
             state: Arc::new(Mutex::new(state)),
+            let_go: Arc::default(),
         }
     }
 
@@ -113,6 +129,13 @@ impl SimDisk {
         self.state.lock().fail_syncs = fail;
     }
 
+    /// Keeps every sync waiting until the guard is dropped. Other calls go on meanwhile.
+    #[must_use]
+    pub fn hold_syncs(&self) -> HeldSyncs {
+        self.state.lock().hold_syncs = true;
+        HeldSyncs(self.clone())
+    }
+
     /// Sets how many bytes fit.
     pub fn set_capacity(&self, bytes: u64) {
         self.state.lock().capacity_bytes = bytes;
@@ -140,6 +163,9 @@ impl SimDisk {
     /// Counts a call; fails it if it is to fail.
     fn enter(&self, call: Call) -> io::Result<MutexGuard<'_, State>> {
         let mut state = self.state.lock();
+        while call == Call::Sync && state.hold_syncs {
+            self.let_go.wait(&mut state);
+        }
         state.calls += 1;
         let fails = match state.failing {
             Failing::None => false,

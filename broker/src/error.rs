@@ -4,9 +4,6 @@ use store::StoreError;
 use thiserror::Error;
 use wire::{Command, ResponseCode, WireError};
 
-/// Longest remark that goes to a peer, in characters.
-const REMARK_MAX: usize = 1024;
-
 /// Every way in which a request can fail. `Display` is the remark.
 #[derive(Debug, Error)]
 pub(crate) enum BrokerError {
@@ -275,11 +272,7 @@ impl BrokerError {
 
     /// The answer to send.
     pub(crate) fn to_response(&self) -> Command {
-        let mut remark = self.to_string();
-        if let Some((cut, _)) = remark.char_indices().nth(REMARK_MAX) {
-            remark.truncate(cut);
-        }
-        let mut response = Command::response(self.code()).with_remark(remark);
+        let mut response = Command::error(self.code(), self.to_string());
         response.ext.put("reason", self.reason());
         if let Self::StaleConfig { found, .. } = self {
             response.ext.put("groupVersion", *found);
@@ -343,14 +336,5 @@ mod tests {
             1,
             "group_exists",
         );
-    }
-
-    #[test]
-    fn remarks_are_bounded() {
-        let remark = BrokerError::Invalid("ü".repeat(5_000))
-            .to_response()
-            .remark
-            .unwrap();
-        assert_eq!(remark.chars().count(), REMARK_MAX);
     }
 }

@@ -47,9 +47,25 @@ types! {
     body::config_level::ConfigNames,
     body::config_level::ConfigEntries,
     body::config_level::ConfigOffered,
+    gantry::TopicSpec,
+    gantry::GroupSpec,
+    gantry::SubscriptionSpec,
+    body::assignment::RequestModes,
+    body::connection::ProducerTable,
+    body::GroupForbidden,
+    body::GroupList,
+    body::TopicList,
+    body::ResetOffsetsForC,
+    body::offsets::CorrectionOffsets,
+    body::stats::ConsumeStatsList,
+    body::stats::BrokerStatsData,
+    body::inspect::ConsumeTimeSpans,
+    body::inspect::ConsumeDirectlyResult,
+    body::inspect::QueueEntries,
+    body::inspect::GroupSubscription,
 }
 
-/// First byte: which type; the rest is the body.
+/// First byte: which type, beyond them a registration; the rest is the body.
 pub(crate) fn run(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else {
         return;

@@ -9,9 +9,6 @@ use crate::error::NamesrvError;
 use crate::handlers::{brokers, kv, register, route, settings, topics};
 use crate::namesrv::NameServer;
 
-/// Longest remark of a refusal, in characters.
-const REMARK_MAX_CHARS: usize = 1024;
-
 /// How a request is answered.
 pub(crate) enum Reply {
     /// With this.
@@ -99,9 +96,7 @@ pub(crate) fn success() -> Command {
 
 fn refuse(code: RequestCode, error: &NamesrvError) -> Command {
     tracing::debug!(request = code.name(), code = code.code(), %error, "request refused");
-    // A remark repeats names that the peer chose.
-    let remark: String = error.to_string().chars().take(REMARK_MAX_CHARS).collect();
-    let answer = Command::response(error.code()).with_remark(remark);
+    let answer = Command::error(error.code(), error.to_string());
     match code {
         // Their answers have a typed header, also when there is nothing in it.
         RequestCode::GetKvConfig | RequestCode::RegisterBroker => {

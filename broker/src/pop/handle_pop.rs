@@ -180,10 +180,7 @@ fn parse_pop(
 
 /// A member's label, cut to what is remembered.
 pub(super) fn label(text: &str) -> String {
-    let mut end = text.len().min(LABEL_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
+    let end = text.floor_char_boundary(LABEL_MAX);
     text.get(..end).unwrap_or_default().to_owned()
 }
 

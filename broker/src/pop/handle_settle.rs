@@ -216,11 +216,7 @@ fn settle_item(item: SettleItem, at_ms: i64) -> Item {
 
 fn fault(code: Option<String>, reason: Option<String>, at_ms: i64) -> Fault {
     let short = |mut text: String| {
-        let mut end = text.len().min(WORDS_MAX);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
+        text.truncate(text.floor_char_boundary(WORDS_MAX));
         text
     };
     Fault {

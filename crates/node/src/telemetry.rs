@@ -82,15 +82,20 @@ fn parse(text: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(text.trim()).map_err(|error| error.to_string())
 }
 
+/// The same, but that an empty text is none.
+fn filter(text: &str) -> Result<EnvFilter, String> {
+    if text.trim().is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    parse(text)
+}
+
 /// Whether the text is a filter.
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn check_filter(text: &str) -> Result<(), String> {
-    if text.trim().is_empty() {
-        return Err("it is empty".to_owned());
-    }
-    parse(text).map(|_| ())
+    filter(text).map(|_| ())
 }
 
 /// Changes the filter of the log of this process from now on. Without a log there is nothing to change.
@@ -98,9 +103,9 @@ pub fn check_filter(text: &str) -> Result<(), String> {
 /// # Errors
 /// A filter that cannot be read.
 pub fn set_filter(text: &str) -> Result<(), String> {
-    check_filter(text)?;
+    let filter = filter(text)?;
     match STARTED.get() {
-        Some(set) => set(parse(text)?),
+        Some(set) => set(filter),
         None => Ok(()),
     }
 }

@@ -8,6 +8,8 @@ use crate::{ExtFields, Header, Language, RequestCode, ResponseCode, WireError, v
 pub const FLAG_RESPONSE: i32 = 1;
 /// Flag bit of a request that must never be answered.
 pub const FLAG_ONEWAY: i32 = 2;
+/// Longest error text of an answer, in characters.
+pub const ERROR_MAX_CHARS: usize = 1024;
 
 /// One frame's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,8 +61,12 @@ impl Command {
         Self::bare(code.code(), FLAG_RESPONSE)
     }
 
-    /// An answer with an error text.
+    /// An answer with an error text, which may repeat what a peer said: cut to [`ERROR_MAX_CHARS`].
     pub fn error(code: ResponseCode, remark: impl Into<String>) -> Self {
+        let mut remark = remark.into();
+        if let Some((cut, _)) = remark.char_indices().nth(ERROR_MAX_CHARS) {
+            remark.truncate(cut);
+        }
         Self::response(code).with_remark(remark)
     }
 
@@ -231,6 +237,12 @@ mod tests {
         assert_eq!(many.to_bytes(), "abcd");
         assert_eq!(Body::from(Vec::<u8>::new()), Body::Empty);
         assert!(Body::Many(Vec::new()).is_empty());
+    }
+
+    #[test]
+    fn error_texts_are_bounded() {
+        let answer = Command::error(ResponseCode::SystemError, "ü".repeat(5_000));
+        assert_eq!(answer.remark.unwrap(), "ü".repeat(ERROR_MAX_CHARS));
     }
 
     #[test]

@@ -6,14 +6,13 @@ use crate::error::{ApiError, Code};
 use crate::receipt::ReceiptKeys;
 use crate::render::guess_content_type;
 use bytes::Bytes;
-use flate2::read::ZlibDecoder;
-use std::io::Read;
 use wire::Command;
+use wire::inflate::inflate;
 use wire::message::record::RecordView;
 use wire::message::{flags, names};
 
 /// A compressed body may not grow beyond this: no message that a gateway takes is larger.
-const INFLATED_MAX: u64 = 16 * 1_024 * 1_024;
+const INFLATED_MAX: usize = 16 * 1_024 * 1_024;
 
 /// What a delivery needs besides the answer.
 pub(super) struct Context<'a> {
@@ -249,15 +248,11 @@ pub(super) fn is_deflated(record: &RecordView<'_>) -> bool {
 
 /// The body, inflated where it is deflated; other compressions are given as they are.
 fn body(record: &RecordView<'_>, source: &Bytes) -> Bytes {
-    if is_deflated(record) {
-        let mut out = Vec::new();
-        let read = ZlibDecoder::new(record.body)
-            .take(INFLATED_MAX + 1)
-            .read_to_end(&mut out);
-        if read.is_ok() && out.len() as u64 <= INFLATED_MAX {
-            out.shrink_to_fit();
-            return out.into();
-        }
+    if is_deflated(record)
+        && let Ok(mut out) = inflate(record.body, INFLATED_MAX, "body")
+    {
+        out.shrink_to_fit();
+        return out.into();
     }
     source.slice_ref(record.body)
 }

@@ -22,9 +22,9 @@ impl Pinned {
     pub fn section(&self, name: &str) -> Self {
         self.0
             .iter()
-            .filter_map(|key| match key.strip_prefix(name) {
-                Some(rest) => rest.strip_prefix('.').map(str::to_owned),
-                None => (!key.contains('.')).then(|| key.clone()),
+            .filter_map(|key| match key.split_once('.') {
+                Some((section, rest)) => (section == name).then(|| rest.to_owned()),
+                None => Some(key.clone()),
             })
             .collect()
     }
@@ -64,12 +64,13 @@ mod tests {
 
     #[test]
     fn a_section_has_its_own_keys_by_their_short_names() {
-        let all: Pinned = ["broker.create.topics", "gateway.listen", "log"]
+        let all: Pinned = ["broker.create.topics", "gateway.listen", "log", "brokers"]
             .map(str::to_owned)
             .into_iter()
             .collect();
         let broker = all.section("broker");
         assert!(broker.contains("create.topics") && broker.contains("log"));
+        assert!(broker.contains("brokers"), "no section");
         assert!(!broker.contains("gateway.listen") && !broker.contains("listen"));
     }
 }

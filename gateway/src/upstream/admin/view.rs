@@ -47,7 +47,11 @@ impl<D: Versioned> View<D> {
 
     /// The version for the next write; `known` is one the gateway has seen before.
     pub(super) fn next_version(&self, known: u64) -> u64 {
-        self.version().unwrap_or(0).max(self.deleted).max(known) + 1
+        self.version()
+            .unwrap_or(0)
+            .max(self.deleted)
+            .max(known)
+            .saturating_add(1)
     }
 }
 

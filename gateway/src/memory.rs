@@ -1,9 +1,13 @@
 //! A budget of memory that many requests share: bytes are taken before they are held and given back when dropped.
+//!
+//! Who finds too little waits in line. Each group or topic has a line of its own, and the first of each line take
+//! turns: however many wait for one of them, another one's first is served soon.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 
 /// The least that [`Budget::take_part`] asks for, bytes.
 const PART_MIN: usize = 1 << 20;
@@ -14,6 +18,10 @@ pub struct Budget {
     max: usize,
     used: AtomicUsize,
     freed: Notify,
+    /// Held by who is served next; it hands itself on in the order of asking.
+    next: Mutex<()>,
+    /// The same for one group or topic, by name, while somebody waits.
+    lines: parking_lot::Mutex<HashMap<String, Arc<Mutex<()>>>>,
 }
 
 /// A part of a budget, given back when dropped.
@@ -31,6 +39,8 @@ impl Budget {
             max,
             used: AtomicUsize::new(0),
             freed: Notify::new(),
+            next: Mutex::new(()),
+            lines: parking_lot::Mutex::default(),
         })
     }
 
@@ -53,26 +63,40 @@ impl Budget {
         }
     }
 
-    /// Waits until `bytes` are left and takes them. More than the whole budget is taken as the whole.
-    pub async fn take(self: &Arc<Self>, bytes: usize) -> Held {
-        let bytes = bytes.min(self.max);
+    /// Waits in the line of `whose` until `bytes` are left and takes them. More than the whole budget is taken as the
+    /// whole.
+    pub async fn take(self: &Arc<Self>, whose: &str, bytes: usize) -> Held {
+        self.take_fitting(whose, |_| bytes).await
+    }
+
+    /// The same for a request that would take up to `wanted` bytes: less, the less is left, so that one more finds some.
+    pub async fn take_part(self: &Arc<Self>, whose: &str, wanted: usize) -> Held {
+        let part = |left: usize| wanted.min((left / 8).max(PART_MIN));
+        self.take_fitting(whose, part).await
+    }
+
+    /// `bytes` is given what is left.
+    async fn take_fitting(self: &Arc<Self>, whose: &str, bytes: impl Fn(usize) -> usize) -> Held {
+        let fitting = || bytes(self.max.saturating_sub(self.used())).min(self.max);
+        let mut held = self.empty();
+        // Nobody waits: the lock never passes over those in line.
+        if let Ok(_next) = self.next.try_lock()
+            && held.grow(fitting())
+        {
+            return held;
+        }
+        let line = Line::of(self, whose);
+        let _first = line.first.lock().await;
+        let _next = self.next.lock().await;
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
-            let mut held = self.empty();
-            if held.grow(bytes) {
+            if held.grow(fitting()) {
                 return held;
             }
             freed.await;
         }
-    }
-
-    /// A fitting part for a request that would take up to `wanted` bytes: less, the less is left, so that one more
-    /// finds some.
-    pub async fn take_part(self: &Arc<Self>, wanted: usize) -> Held {
-        let left = self.max.saturating_sub(self.used());
-        self.take(wanted.min((left / 8).max(PART_MIN))).await
     }
 
     /// Whether more than three quarters are held.
@@ -126,6 +150,34 @@ impl Drop for Held {
     }
 }
 
+/// The line of one group or topic; who leaves it last takes it away.
+struct Line<'a> {
+    budget: &'a Budget,
+    whose: &'a str,
+    first: Arc<Mutex<()>>,
+}
+
+impl<'a> Line<'a> {
+    fn of(budget: &'a Budget, whose: &'a str) -> Self {
+        let first = Arc::clone(budget.lines.lock().entry(whose.to_owned()).or_default());
+        Self {
+            budget,
+            whose,
+            first,
+        }
+    }
+}
+
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        let mut lines = self.budget.lines.lock();
+        // This one and that in the table.
+        if Arc::strong_count(&self.first) == 2 {
+            lines.remove(self.whose);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,15 +187,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_finds_too_little_waits_until_enough_is_given_back() {
         let budget = Budget::new(100);
-        let first = budget.take(60).await;
-        let mut second = budget.take(30).await;
+        let first = budget.take("a", 60).await;
+        let mut second = budget.take("a", 30).await;
         let wait = Duration::from_secs(1);
-        assert!(timeout(wait, budget.take(20)).await.is_err());
+        assert!(timeout(wait, budget.take("a", 20)).await.is_err());
         second.set(5);
-        drop(timeout(wait, budget.take(20)).await.unwrap());
-        assert!(timeout(wait, budget.take(1_000)).await.is_err());
+        drop(timeout(wait, budget.take("a", 20)).await.unwrap());
+        assert!(timeout(wait, budget.take("a", 1_000)).await.is_err());
         drop((first, second));
-        let whole = timeout(wait, budget.take(1_000)).await.unwrap();
+        let whole = timeout(wait, budget.take("a", 1_000)).await.unwrap();
         assert_eq!(budget.used(), 100);
         assert!(!budget.empty().grow(1));
         drop(whole);
@@ -153,14 +205,49 @@ mod tests {
     #[tokio::test]
     async fn parts_shrink_as_the_budget_does() {
         let budget = Budget::new(16 * PART_MIN);
-        let first = budget.take_part(8 * PART_MIN).await;
+        let first = budget.take_part("a", 8 * PART_MIN).await;
         assert_eq!(first.bytes(), 2 * PART_MIN);
         let most = budget.hold(11 * PART_MIN);
         assert!(budget.is_short());
-        assert_eq!(budget.take_part(8 * PART_MIN).await.bytes(), PART_MIN);
+        assert_eq!(budget.take_part("a", 8 * PART_MIN).await.bytes(), PART_MIN);
         drop(most);
         assert!(!budget.is_short());
-        assert_eq!(budget.take_part(7).await.bytes(), 7);
+        assert_eq!(budget.take_part("a", 7).await.bytes(), 7);
+    }
+
+    #[tokio::test]
+    async fn the_first_of_each_line_take_turns_and_lines_end_with_their_last() {
+        let budget = Budget::new(10);
+        let all = budget.take("a", 10).await;
+        let served = Arc::new(parking_lot::Mutex::new(Vec::new()));
+        let mut waits = Vec::new();
+        // Asked for in this order; the small one goes before nobody.
+        for (whose, name, bytes) in [
+            ("a", "a1", 10),
+            ("a", "a2", 10),
+            ("a", "a3", 10),
+            ("b", "b1", 1),
+            ("c", "c1", 10),
+        ] {
+            let (budget, served) = (Arc::clone(&budget), Arc::clone(&served));
+            waits.push(tokio::spawn(async move {
+                let held = budget.take(whose, bytes).await;
+                served.lock().push(name);
+                tokio::task::yield_now().await;
+                drop(held);
+            }));
+            tokio::task::yield_now().await;
+        }
+        // Who goes away holds up nobody.
+        waits.remove(1).abort();
+        tokio::task::yield_now().await;
+        drop(all);
+        for wait in waits {
+            wait.await.unwrap();
+        }
+        assert_eq!(*served.lock(), ["a1", "b1", "c1", "a3"]);
+        assert!(budget.lines.lock().is_empty());
+        assert_eq!(budget.used(), 0);
     }
 
     #[tokio::test]

@@ -2,8 +2,10 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 use support::{Cluster, Connection, base64, send, text};
+use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
@@ -216,6 +218,37 @@ async fn an_empty_message_in_the_raw_form_keeps_its_lease() {
         "{}",
         acked.text()
     );
+    cluster.stop().await;
+}
+
+/// What a stream has no window for was not delivered, though the connection has it in hand: the lease goes back when
+/// the client does, and the memory with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_http2_client_that_takes_part_of_an_answer_gives_the_lease_back() {
+    let cluster = Cluster::start(1, 1).await;
+    cluster
+        .ns("POST", "/topics/part/messages", r#"{"text":"abc"}"#)
+        .await;
+    let answers = Arc::clone(&cluster.gateways[0].state().answers);
+    let raw = "/v1/ns/default/groups/h/receive?topic=part&bodyFormat=raw&wait=5s";
+    for window in [2, 3] {
+        let mut socket = support::http2(cluster.addr(), window, "POST", raw).await;
+        let mut heard = Vec::new();
+        while !heard.ends_with(&b"abc"[..usize::from(window)]) {
+            assert!(socket.read_buf(&mut heard).await.unwrap() > 0);
+        }
+        if window == 2 {
+            assert_eq!(answers.used(), 3);
+        }
+    }
+    let end = Instant::now() + Duration::from_secs(5);
+    while answers.used() > 0 {
+        assert!(Instant::now() < end, "the memory is held still");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // The second one took all of it.
+    let left = cluster.receive("h", "topic=part&wait=500ms").await;
+    assert_eq!(left.len(), 0);
     cluster.stop().await;
 }
 

@@ -215,7 +215,7 @@ async fn a_frame_waits_for_the_memory_it_needs() {
     let gateway = Gateway::alone(config).await;
     let bodies = &gateway.state().bodies;
     let mut socket = open(gateway.addr).await;
-    let all = bodies.take(usize::MAX).await;
+    let all = bodies.take("all", usize::MAX).await;
     socket.say(json!({"op": "ping", "id": 1})).await;
     assert_eq!(socket.next(Duration::from_secs(1)).await, Got::Nothing);
     drop(all);

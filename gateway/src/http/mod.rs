@@ -10,6 +10,7 @@ mod problem;
 pub(crate) mod read;
 pub mod server;
 mod stalled;
+mod written;
 
 pub(crate) use accept::names as names_type;
 pub use call::Call;

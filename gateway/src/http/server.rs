@@ -2,6 +2,7 @@
 
 use super::connection::{Phase, WRITE_TIME, WRITE_TIME_SHORT, Watched};
 use super::stalled::Stalled;
+use super::written::follow;
 use crate::memory::Budget;
 use crate::state::AppState;
 use axum::Router;
@@ -140,10 +141,7 @@ async fn connection(
             } else {
                 phase.answered();
             }
-            match watched {
-                Some(watched) => response.map(|r| r.map(|body| watched.watch(body))),
-                None => response,
-            }
+            response.map(|response| follow(response, watched.as_ref()))
         }
     });
     let mut serving = pin!(builder.serve_connection_with_upgrades(TokioIo::new(io), service));

@@ -2,7 +2,7 @@
 
 use crate::error::{ApiError, Code};
 use crate::http::Call;
-use crate::http::guarded::Guarded;
+use crate::http::guarded::guard;
 use crate::memory::Held;
 use crate::render::Members;
 use crate::state::AppState;
@@ -27,22 +27,25 @@ pub(super) fn json(status: StatusCode, mut body: Vec<u8>) -> Response {
 /// A JSON answer whose memory is counted until the client has taken it.
 pub(super) fn counted(mut body: Vec<u8>, mut held: Held) -> Response {
     body.push(b'\n');
+    body.shrink_to_fit();
     held.set(body.len());
     let mut response = json(StatusCode::OK, Vec::new());
-    *response.body_mut() = Body::new(Guarded::new(body.into(), held, drop));
+    guard(&mut response, body.into(), held, drop);
     response
 }
 
 /// Memory for the messages of an answer; they stay with the broker while clients have yet to take so many others.
+/// Whoever asks for one group or topic is served in turn with those who ask for others.
 ///
 /// # Errors
 /// `overloaded` where there is none until the deadline.
 pub(super) async fn room(
     state: &AppState,
+    whose: &str,
     bytes: usize,
     deadline: Instant,
 ) -> Result<Held, ApiError> {
-    let taken = tokio::time::timeout_at(deadline, state.answers.take_part(bytes)).await;
+    let taken = tokio::time::timeout_at(deadline, state.answers.take_part(whose, bytes)).await;
     taken.map_err(|_| {
         let detail = "clients have yet to take as many bytes of messages as the gateway may hold; try again, or use \
                       another gateway";

@@ -161,7 +161,7 @@ async fn read(
     let mut origin = wanted.origin.clone();
     let (mut scanned, mut place, mut pace) = (0, None, PACE.0);
     loop {
-        let held = answer::room(state, BYTES_MAX + BUFFER_MAX, deadline).await?;
+        let held = answer::room(state, topic, BYTES_MAX + BUFFER_MAX, deadline).await?;
         let mut found = once(state, topic, wanted, &origin, held.bytes(), deadline).await?;
         found.scanned += scanned;
         let enough =

@@ -38,7 +38,7 @@ pub(crate) async fn peek(State(state): State<AppState>, call: Call) -> Result<Re
     };
     let (limit, deadline) = (limit(&query)?, call.deadline(Duration::ZERO));
     let upstream = &state.upstream;
-    let held = answer::room(&state, BYTES_MAX, deadline).await?;
+    let held = answer::room(&state, group, BYTES_MAX, deadline).await?;
     let page = upstream
         .peek(group, query.get("topic"), limit, BYTES_MAX, deadline)
         .await?;

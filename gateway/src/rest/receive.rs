@@ -2,7 +2,7 @@
 
 use super::answer;
 use crate::error::{ApiError, Code};
-use crate::http::guarded::Guarded;
+use crate::http::guarded::guard;
 use crate::http::{Call, names_type};
 use crate::memory::Held;
 use crate::params::{check_topic, format_duration, percent_encode};
@@ -168,7 +168,7 @@ async fn take(
     let mut place = None;
     loop {
         let bytes = usize::try_from(request.max_bytes).unwrap_or(usize::MAX);
-        let held = answer::room(state, bytes, request.deadline).await?;
+        let held = answer::room(state, &request.group, bytes, request.deadline).await?;
         let popped = if state.draining.is_cancelled() {
             Popped::default()
         } else {
@@ -259,8 +259,9 @@ fn json(
     if settled {
         drop(popped.take());
     }
+    out.shrink_to_fit();
     let mut response = answer::json(StatusCode::OK, Vec::new());
-    *response.body_mut() = guarded(out.into(), popped, held);
+    guarded(&mut response, out.into(), popped, held);
     response
 }
 
@@ -285,20 +286,15 @@ fn gaps(out: &mut Vec<u8>, gaps: &[Gap]) {
 }
 
 /// The leases are given back, uncounted, where the client is gone before its answer.
-fn guarded(bytes: Bytes, mut popped: Popped, mut held: Held) -> Body {
-    if bytes.is_empty() {
-        // The head is the whole answer: nobody asks for a body, nor disarms it.
-        drop(popped.take());
-        return Body::empty();
-    }
+fn guarded(response: &mut Response, bytes: Bytes, mut popped: Popped, mut held: Held) {
     for delivery in &mut popped.messages {
         // Rendered: only the lease is needed now.
         delivery.body = Bytes::new();
     }
     held.set(bytes.len());
-    Body::new(Guarded::new(bytes, (popped, held), |(mut popped, _)| {
-        drop(popped.take())
-    }))
+    guard(response, bytes, (popped, held), |(mut popped, _)| {
+        drop(popped.take());
+    });
 }
 
 /// The raw form: bytes and headers; 204 where there is nothing.
@@ -325,11 +321,12 @@ fn raw(mut popped: Popped, held: Held, settled: bool) -> Response {
         return response;
     };
     raw_headers(&mut response, delivery);
-    let bytes = delivery.body.clone();
+    // A copy, since the answer of the broker that it is a part of may have been read into twice the memory.
+    let bytes = Bytes::copy_from_slice(&delivery.body);
     if settled {
         drop(popped.take());
     }
-    *response.body_mut() = guarded(bytes, popped, held);
+    guarded(&mut response, bytes, popped, held);
     response
 }
 

@@ -230,13 +230,13 @@ impl Driver {
 
     /// Takes memory for a text frame; the socket is not read while there is none.
     fn arrived(&mut self, text: Utf8Bytes) {
-        let bodies = Arc::clone(&self.state.bodies);
+        let (bodies, name) = (Arc::clone(&self.state.bodies), self.name.clone());
         let mut held = bodies.empty();
         if held.grow(text.len()) {
             return self.text(&text, held);
         }
         self.arriving.push(Box::pin(async move {
-            let held = bodies.take(text.len()).await;
+            let held = bodies.take(&name, text.len()).await;
             (text, held)
         }));
     }

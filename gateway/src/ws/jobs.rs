@@ -91,7 +91,11 @@ pub(super) async fn pop(state: AppState, feed: Arc<Feed>, wanted: Wanted) -> Don
         deadline: Instant::now() + CALL,
     };
     // Messages stay with the broker while clients have yet to take as many others as the gateway may hold.
-    let held = timeout_at(request.deadline, state.answers.take(wanted.bytes)).await;
+    let held = timeout_at(
+        request.deadline,
+        state.answers.take(&feed.group, wanted.bytes),
+    )
+    .await;
     let result = match held {
         Ok(_) => state.upstream.pop(&request).await,
         Err(_) => {

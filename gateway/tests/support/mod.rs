@@ -289,6 +289,30 @@ impl Answer {
     }
 }
 
+/// A request over HTTP/2, whose answer may have a body of `window` bytes until more is granted; the open socket.
+pub(crate) async fn http2(addr: SocketAddr, window: u8, method: &str, path: &str) -> TcpStream {
+    let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
+        let length = u8::try_from(payload.len()).unwrap();
+        [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
+    };
+    let text = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    let method = if method == "POST" { 0x83 } else { 0x82 };
+    let head = [
+        vec![method, 0x86, 0x04],
+        text(path),
+        vec![0x01],
+        text(&addr.to_string()),
+    ];
+    let mut socket = TcpStream::connect(addr).await.unwrap();
+    let request = [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        frame(4, 0, 0, &[0, 4, 0, 0, 0, window]), // SETTINGS: the window of a stream
+        frame(1, 5, 1, &head.concat()),           // HEADERS, the whole request
+    ];
+    socket.write_all(&request.concat()).await.unwrap();
+    socket
+}
+
 /// A connection that serves several requests.
 pub(crate) struct Connection {
     stream: TcpStream,

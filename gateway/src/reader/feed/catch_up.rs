@@ -30,7 +30,10 @@ impl Feed {
         let (mut merge, held, deadline) = match kept {
             Some((merge, held)) => (merge, held, Instant::now() + CALL),
             None => {
-                let held = self.state.answers.take(BUFFER_MAX + CHUNK_ROOM).await;
+                let answers = &self.state.answers;
+                let held = answers
+                    .take(&self.options.topic, BUFFER_MAX + CHUNK_ROOM)
+                    .await;
                 let deadline = Instant::now() + CALL;
                 match self.new_merge(deadline).await? {
                     Some(merge) => (merge, held, deadline),

@@ -300,7 +300,11 @@ impl Feed {
     async fn room(&self) -> Room {
         let turn = self.turn().await;
         Room {
-            held: self.state.answers.take(CHUNK_ROOM).await,
+            held: self
+                .state
+                .answers
+                .take(&self.options.topic, CHUNK_ROOM)
+                .await,
             _turn: turn,
         }
     }

@@ -253,6 +253,23 @@ impl ApiError {
         self
     }
 
+    /// Says that the write has reached a broker, or may have, before something else failed.
+    #[must_use]
+    pub fn after_the_write(mut self) -> Self {
+        let what = &self.0.detail;
+        let detail =
+            format!("a broker has taken the change, or may have; what followed failed: {what}");
+        self.0.detail = detail.into();
+        self.unknown_outcome()
+    }
+
+    /// Says that nothing was applied of what was asked for: only something that comes before it may have happened.
+    #[must_use]
+    pub fn before_the_write(mut self) -> Self {
+        self.0.outcome = None;
+        self
+    }
+
     /// Ends the connection after this answer.
     #[must_use]
     pub fn closing(mut self) -> Self {

@@ -2,9 +2,13 @@
 
 mod support;
 
+use remoting::{Responder, Server, ServerOptions, Service};
+use serde_json::json;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use support::{Cluster, text};
 use tokio::time::Instant;
+use wire::{Command, RequestCode, ResponseCode};
 
 /// Within the time of the request: 503 with Retry-After (confluentinc/kafka-rest#586; BL-37).
 #[tokio::test(flavor = "multi_thread")]
@@ -96,5 +100,79 @@ async fn configuration_written_without_one_master_names_it() {
         pending.is_null() || pending == serde_json::json!(["broker-b"]),
         "{pending}"
     );
+    cluster.stop().await;
+}
+
+/// A name server and the one broker it knows in one. It takes what it is told and then has no time to show it; a
+/// deletion it does not even answer.
+struct Busy(OnceLock<String>);
+
+impl Service for Busy {
+    fn call(&self, cmd: Command, to: Responder) {
+        let done = |body: serde_json::Value| {
+            Command::response(ResponseCode::Success).with_body(body.to_string())
+        };
+        let addr = self.0.get().unwrap();
+        let answer = match cmd.request_code() {
+            RequestCode::GetBrokerClusterInfo => done(json!({
+                "brokerAddrTable": {"b": {"brokerName": "b", "brokerAddrs": {"0": addr}}},
+                "clusterAddrTable": {"DefaultCluster": ["b"]},
+            })),
+            RequestCode::PutTopic | RequestCode::PutGroup => done(json!({"version": 1})),
+            RequestCode::GetTopic => Command::error(ResponseCode::TopicNotExist, "new"),
+            RequestCode::GetGroup if cmd.ext.get("group") == Some("new") => {
+                Command::error(ResponseCode::SubscriptionGroupNotExist, "new")
+            }
+            RequestCode::GetGroup => done(json!({"version": 1})),
+            RequestCode::OfferConfig => return std::mem::forget(to),
+            _ => Command::error(ResponseCode::SystemBusy, "busy"),
+        };
+        to.send(answer);
+    }
+}
+
+/// A failure after a broker has taken a write, or may have, does not claim that nothing was applied.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_was_taken_and_not_confirmed_has_an_unknown_outcome() {
+    let broker = Arc::new(Busy(OnceLock::new()));
+    let options = ServerOptions::new(([127, 0, 0, 1], 0).into());
+    let server = Server::bind(options, Arc::clone(&broker) as _).unwrap();
+    let addr = server.local_addr().to_string();
+    broker.0.set(addr.clone()).unwrap();
+    let cluster = Cluster::alone_with(|config| config.namesrv = vec![addr.clone()]).await;
+    let headers = [("Content-Type", "application/json"), ("Mq-Timeout", "1s")];
+    for (method, path, status, code, outcome) in [
+        ("PUT", "/topics/new", 429, "broker_busy", "unknown"),
+        ("PUT", "/groups/new", 429, "broker_busy", "unknown"),
+        (
+            "DELETE",
+            "/groups/old?force=true",
+            503,
+            "broker_unavailable",
+            "unknown",
+        ),
+        // The topic may have been made, the message was not sent.
+        (
+            "POST",
+            "/topics/new/messages",
+            429,
+            "broker_busy",
+            "notApplied",
+        ),
+    ] {
+        let body: &[u8] = match method {
+            "PUT" => b"{}",
+            "POST" => br#"{"text":"a"}"#,
+            _ => b"",
+        };
+        let headers = if body.is_empty() {
+            &headers[1..]
+        } else {
+            &headers
+        };
+        let answer = cluster.with(method, path, headers, body).await;
+        let problem = answer.problem(status, code);
+        assert_eq!(text(&problem, "outcome"), outcome, "{method} {path}");
+    }
     cluster.stop().await;
 }

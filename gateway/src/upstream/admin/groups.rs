@@ -2,7 +2,7 @@
 
 use super::view::Kind;
 use super::{
-    Pending, Precondition, ROUNDS_MAX, body, is_conflict, is_out_of_reach, nobody, pending,
+    Pending, Precondition, ROUNDS_MAX, body, failed, is_conflict, is_out_of_reach, nobody, pending,
     too_many_writers,
 };
 use crate::error::{ApiError, Code};
@@ -140,8 +140,24 @@ impl Upstream {
     async fn write_group<F>(
         &self,
         group: &str,
+        write: F,
+        deadline: Instant,
+    ) -> Result<(Arc<GroupDetail>, bool, Pending), ApiError>
+    where
+        F: FnMut(Option<&GroupDetail>) -> Result<Option<Command>, ApiError>,
+    {
+        let mut taken = false;
+        let written = self.write_group_everywhere(group, write, deadline, &mut taken);
+        written.await.map_err(|error| failed(error, taken))
+    }
+
+    /// `taken`: a master took the write.
+    async fn write_group_everywhere<F>(
+        &self,
+        group: &str,
         mut write: F,
         deadline: Instant,
+        taken: &mut bool,
     ) -> Result<(Arc<GroupDetail>, bool, Pending), ApiError>
     where
         F: FnMut(Option<&GroupDetail>) -> Result<Option<Command>, ApiError>,
@@ -182,6 +198,7 @@ impl Upstream {
                 }
                 Err(error) => return Err(error),
             };
+            *taken = true;
             let entry = self.stored(Kind::Group, group, addr, deadline).await?;
             let mut others = BTreeMap::clone(&masters.by_name);
             others.remove(&writer);
@@ -210,6 +227,19 @@ impl Upstream {
         condition: Precondition,
         deadline: Instant,
     ) -> Result<Pending, ApiError> {
+        let mut taken = false;
+        let deleted = self.delete_group_everywhere(group, condition, deadline, &mut taken);
+        deleted.await.map_err(|error| failed(error, taken))
+    }
+
+    /// `taken`: a master has deleted it, or may have.
+    async fn delete_group_everywhere(
+        &self,
+        group: &str,
+        condition: Precondition,
+        deadline: Instant,
+        taken: &mut bool,
+    ) -> Result<Pending, ApiError> {
         for _ in 0..ROUNDS_MAX {
             let view = self.group_view(group, deadline).await?;
             let masters = self.masters(deadline).await?;
@@ -232,6 +262,7 @@ impl Upstream {
                     deadline,
                 )
                 .await?;
+            *taken |= offered.taken;
             if offered.lost {
                 continue;
             }
@@ -348,7 +379,7 @@ impl Upstream {
             })
         };
         match self.put_group(group, absent, earliest, deadline).await {
-            Err(error) if error.code() != Code::GroupExists => Err(error),
+            Err(error) if error.code() != Code::GroupExists => Err(error.before_the_write()),
             _ => Ok(()),
         }
     }

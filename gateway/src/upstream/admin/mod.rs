@@ -127,7 +127,7 @@ impl Upstream {
         let until = deadline.min(Instant::now() + ANSWER_WAIT);
         let response = self.call(addr, command, until).await?;
         if response.response_code() == ResponseCode::Success {
-            body(&response)
+            body(&response).map_err(ApiError::unknown_outcome)
         } else {
             Err(mapping::answer(&response, about))
         }
@@ -167,6 +167,15 @@ impl Upstream {
         Ok(BTreeMap::clone(
             &self.refresh_masters(deadline).await?.by_name,
         ))
+    }
+}
+
+/// A failure of a write of several steps; `taken`: one of them has reached a master.
+fn failed(error: ApiError, taken: bool) -> ApiError {
+    if taken {
+        error.after_the_write()
+    } else {
+        error
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::view::{Kind, Versioned, View};
 use super::{
-    Pending, Precondition, ROUNDS_MAX, is_conflict, is_out_of_reach, nobody, pending,
+    Pending, Precondition, ROUNDS_MAX, failed, is_conflict, is_out_of_reach, nobody, pending,
     too_many_writers,
 };
 use crate::error::{ApiError, Code};
@@ -125,6 +125,23 @@ impl Upstream {
     where
         F: Fn(&[BrokerTopic]) -> Result<(i32, BTreeMap<String, String>), ApiError>,
     {
+        let mut taken = false;
+        let written = self.put_topic_everywhere(topic, condition, change, deadline, &mut taken);
+        written.await.map_err(|error| failed(error, taken))
+    }
+
+    /// `taken`: a master took the write.
+    async fn put_topic_everywhere<F>(
+        &self,
+        topic: &str,
+        condition: Precondition,
+        change: F,
+        deadline: Instant,
+        taken: &mut bool,
+    ) -> Result<(Vec<BrokerTopic>, bool, Pending), ApiError>
+    where
+        F: Fn(&[BrokerTopic]) -> Result<(i32, BTreeMap<String, String>), ApiError>,
+    {
         let mut unreachable = BTreeSet::new();
         for _ in 0..ROUNDS_MAX {
             let view = self.topic_view(topic, deadline).await?;
@@ -173,7 +190,7 @@ impl Upstream {
                 .write_one::<TopicDetail>(addr, command, about, deadline)
                 .await
             {
-                Ok(_) => {}
+                Ok(_) => *taken = true,
                 Err(error) if is_conflict(&error) => continue,
                 Err(error) if is_out_of_reach(&error) => {
                     unreachable.insert(writer);
@@ -244,7 +261,7 @@ impl Upstream {
             Err(error) if error.code() == Code::TopicExists => {
                 self.refresh_route(topic, deadline).await.map(|_| ())
             }
-            Err(error) => Err(error),
+            Err(error) => Err(error.before_the_write()),
         }
     }
 
@@ -257,6 +274,19 @@ impl Upstream {
         topic: &str,
         condition: Precondition,
         deadline: Instant,
+    ) -> Result<Pending, ApiError> {
+        let mut taken = false;
+        let deleted = self.delete_topic_everywhere(topic, condition, deadline, &mut taken);
+        deleted.await.map_err(|error| failed(error, taken))
+    }
+
+    /// `taken`: a master has deleted it, or may have.
+    async fn delete_topic_everywhere(
+        &self,
+        topic: &str,
+        condition: Precondition,
+        deadline: Instant,
+        taken: &mut bool,
     ) -> Result<Pending, ApiError> {
         for _ in 0..ROUNDS_MAX {
             let view = self.topic_view(topic, deadline).await?;
@@ -289,6 +319,7 @@ impl Upstream {
                     deadline,
                 )
                 .await?;
+            *taken |= offered.taken;
             if offered.lost {
                 continue;
             }

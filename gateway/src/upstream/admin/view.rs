@@ -1,6 +1,6 @@
 //! What all masters say about one topic or group, and who of them cannot be asked.
 
-use crate::error::{ApiError, Code};
+use crate::error::{ApiError, Code, Outcome};
 use crate::upstream::{Upstream, mapping};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -78,6 +78,8 @@ pub(super) struct Offered {
     pub(super) reached: BTreeSet<String>,
     /// Something else of the same version stayed there.
     pub(super) lost: bool,
+    /// Somebody has it, or may have.
+    pub(super) taken: bool,
 }
 
 impl Upstream {
@@ -183,19 +185,24 @@ impl Upstream {
             .with_ext("fresh", true)
             .with_body(body);
         let mut offered = Offered::default();
+        let mut refusal = None;
         for (broker, answer) in self.ask_all(&to, &command, deadline).await {
             let response = match answer {
                 Ok(response) => response,
                 Err(error) => {
                     tracing::debug!(broker, %error, "configuration not given to a broker");
+                    offered.taken |= error.fault().outcome == Some(Outcome::Unknown);
                     continue;
                 }
             };
             if response.response_code() != ResponseCode::Success {
-                return Err(mapping::answer(&response, mapping::About::Topic("")));
+                refusal = Some(mapping::answer(&response, mapping::About::Topic("")));
+                continue;
             }
-            let results: ConfigOffered = super::body(&response)?;
+            let results: ConfigOffered =
+                super::body(&response).map_err(ApiError::unknown_outcome)?;
             for result in results.results {
+                offered.taken |= result.taken;
                 if result.taken || result.version > version {
                     offered.reached.insert(broker.clone());
                 } else {
@@ -203,6 +210,10 @@ impl Upstream {
                 }
             }
         }
-        Ok(offered)
+        match refusal {
+            Some(error) if offered.taken => Err(error.unknown_outcome()),
+            Some(error) => Err(error),
+            None => Ok(offered),
+        }
     }
 }

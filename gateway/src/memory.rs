@@ -12,6 +12,27 @@ use tokio::sync::{Mutex, Notify};
 /// The least that [`Budget::take_part`] asks for, bytes.
 const PART_MIN: usize = 1 << 20;
 
+/// In whose line a request for memory waits, by name.
+#[derive(Clone, Copy, Debug)]
+pub enum Whose<'a> {
+    /// Members of a group.
+    Group(&'a str),
+    /// Those who read a topic without a group.
+    Topic(&'a str),
+    /// One socket.
+    Socket(&'a str),
+}
+
+impl Whose<'_> {
+    fn key(self) -> String {
+        match self {
+            Self::Group(name) => format!("group {name}"),
+            Self::Topic(name) => format!("topic {name}"),
+            Self::Socket(name) => format!("socket {name}"),
+        }
+    }
+}
+
 /// Bytes that may be held at a time.
 #[derive(Debug)]
 pub struct Budget {
@@ -20,7 +41,7 @@ pub struct Budget {
     freed: Notify,
     /// Held by who is served next; it hands itself on in the order of asking.
     next: Mutex<()>,
-    /// The same for one group or topic, by name, while somebody waits.
+    /// The same for each [`Whose`], while somebody waits.
     lines: parking_lot::Mutex<HashMap<String, Arc<Mutex<()>>>>,
 }
 
@@ -65,18 +86,22 @@ impl Budget {
 
     /// Waits in the line of `whose` until `bytes` are left and takes them. More than the whole budget is taken as the
     /// whole.
-    pub async fn take(self: &Arc<Self>, whose: &str, bytes: usize) -> Held {
+    pub async fn take(self: &Arc<Self>, whose: Whose<'_>, bytes: usize) -> Held {
         self.take_fitting(whose, |_| bytes).await
     }
 
     /// The same for a request that would take up to `wanted` bytes: less, the less is left, so that one more finds some.
-    pub async fn take_part(self: &Arc<Self>, whose: &str, wanted: usize) -> Held {
+    pub async fn take_part(self: &Arc<Self>, whose: Whose<'_>, wanted: usize) -> Held {
         let part = |left: usize| wanted.min((left / 8).max(PART_MIN));
         self.take_fitting(whose, part).await
     }
 
     /// `bytes` is given what is left.
-    async fn take_fitting(self: &Arc<Self>, whose: &str, bytes: impl Fn(usize) -> usize) -> Held {
+    async fn take_fitting(
+        self: &Arc<Self>,
+        whose: Whose<'_>,
+        bytes: impl Fn(usize) -> usize,
+    ) -> Held {
         let fitting = || bytes(self.max.saturating_sub(self.used())).min(self.max);
         let mut held = self.empty();
         // Nobody waits: the lock never passes over those in line.
@@ -150,21 +175,18 @@ impl Drop for Held {
     }
 }
 
-/// The line of one group or topic; who leaves it last takes it away.
+/// One line; who leaves it last takes it away.
 struct Line<'a> {
     budget: &'a Budget,
-    whose: &'a str,
+    key: String,
     first: Arc<Mutex<()>>,
 }
 
 impl<'a> Line<'a> {
-    fn of(budget: &'a Budget, whose: &'a str) -> Self {
-        let first = Arc::clone(budget.lines.lock().entry(whose.to_owned()).or_default());
-        Self {
-            budget,
-            whose,
-            first,
-        }
+    fn of(budget: &'a Budget, whose: Whose<'_>) -> Self {
+        let key = whose.key();
+        let first = Arc::clone(budget.lines.lock().entry(key.clone()).or_default());
+        Self { budget, key, first }
     }
 }
 
@@ -173,7 +195,7 @@ impl Drop for Line<'_> {
         let mut lines = self.budget.lines.lock();
         // This one and that in the table.
         if Arc::strong_count(&self.first) == 2 {
-            lines.remove(self.whose);
+            lines.remove(&self.key);
         }
     }
 }
@@ -184,18 +206,20 @@ mod tests {
     use std::time::Duration;
     use tokio::time::timeout;
 
+    const A: Whose<'_> = Whose::Group("a");
+
     #[tokio::test(start_paused = true)]
     async fn who_finds_too_little_waits_until_enough_is_given_back() {
         let budget = Budget::new(100);
-        let first = budget.take("a", 60).await;
-        let mut second = budget.take("a", 30).await;
+        let first = budget.take(A, 60).await;
+        let mut second = budget.take(A, 30).await;
         let wait = Duration::from_secs(1);
-        assert!(timeout(wait, budget.take("a", 20)).await.is_err());
+        assert!(timeout(wait, budget.take(A, 20)).await.is_err());
         second.set(5);
-        drop(timeout(wait, budget.take("a", 20)).await.unwrap());
-        assert!(timeout(wait, budget.take("a", 1_000)).await.is_err());
+        drop(timeout(wait, budget.take(A, 20)).await.unwrap());
+        assert!(timeout(wait, budget.take(A, 1_000)).await.is_err());
         drop((first, second));
-        let whole = timeout(wait, budget.take("a", 1_000)).await.unwrap();
+        let whole = timeout(wait, budget.take(A, 1_000)).await.unwrap();
         assert_eq!(budget.used(), 100);
         assert!(!budget.empty().grow(1));
         drop(whole);
@@ -205,29 +229,29 @@ mod tests {
     #[tokio::test]
     async fn parts_shrink_as_the_budget_does() {
         let budget = Budget::new(16 * PART_MIN);
-        let first = budget.take_part("a", 8 * PART_MIN).await;
+        let first = budget.take_part(A, 8 * PART_MIN).await;
         assert_eq!(first.bytes(), 2 * PART_MIN);
         let most = budget.hold(11 * PART_MIN);
         assert!(budget.is_short());
-        assert_eq!(budget.take_part("a", 8 * PART_MIN).await.bytes(), PART_MIN);
+        assert_eq!(budget.take_part(A, 8 * PART_MIN).await.bytes(), PART_MIN);
         drop(most);
         assert!(!budget.is_short());
-        assert_eq!(budget.take_part("a", 7).await.bytes(), 7);
+        assert_eq!(budget.take_part(A, 7).await.bytes(), 7);
     }
 
     #[tokio::test]
     async fn the_first_of_each_line_take_turns_and_lines_end_with_their_last() {
         let budget = Budget::new(10);
-        let all = budget.take("a", 10).await;
+        let all = budget.take(A, 10).await;
         let served = Arc::new(parking_lot::Mutex::new(Vec::new()));
         let mut waits = Vec::new();
         // Asked for in this order; the small one goes before nobody.
         for (whose, name, bytes) in [
-            ("a", "a1", 10),
-            ("a", "a2", 10),
-            ("a", "a3", 10),
-            ("b", "b1", 1),
-            ("c", "c1", 10),
+            (A, "a1", 10),
+            (A, "a2", 10),
+            (A, "a3", 10),
+            (Whose::Group("b"), "b1", 1),
+            (Whose::Topic("a"), "c1", 10),
         ] {
             let (budget, served) = (Arc::clone(&budget), Arc::clone(&served));
             waits.push(tokio::spawn(async move {

@@ -1,4 +1,5 @@
 //! A broker that cannot be reached: truthful refusals, nothing sent twice, the other brokers go on.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 mod support;
 

@@ -10,6 +10,7 @@ mod ws_support;
 use std::time::Duration;
 
 use futures_util::SinkExt;
+use gateway::memory::Whose;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -215,7 +216,7 @@ async fn a_frame_waits_for_the_memory_it_needs() {
     let gateway = Gateway::alone(config).await;
     let bodies = &gateway.state().bodies;
     let mut socket = open(gateway.addr).await;
-    let all = bodies.take("all", usize::MAX).await;
+    let all = bodies.take(Whose::Socket("all"), usize::MAX).await;
     socket.say(json!({"op": "ping", "id": 1})).await;
     assert_eq!(socket.next(Duration::from_secs(1)).await, Got::Nothing);
     drop(all);

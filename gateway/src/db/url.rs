@@ -62,10 +62,13 @@ impl DatabaseUrl {
     /// What stands before a password with a raw `?` in it; `None` where there is none. Nobody can tell where such a
     /// password ends, so nothing behind it may be shown.
     fn before_unquoted(&self) -> Option<&str> {
-        let login = self.0.find("://")? + 3;
-        let colon = login + self.0[login..].find([':', '?'])?;
-        let (secret, _) = self.0[colon..].strip_prefix(':')?.rsplit_once('@')?;
-        secret.contains('?').then(|| &self.0[..colon])
+        let (_, address) = self.0.split_once("://")?;
+        let (user, rest) = address.split_once(':')?;
+        let (secret, _) = rest.rsplit_once('@')?;
+        if user.contains('?') || !secret.contains('?') {
+            return None;
+        }
+        self.0.strip_suffix(rest)?.strip_suffix(':')
     }
 
     /// Why it cannot be used, if it cannot.

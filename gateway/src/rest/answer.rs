@@ -3,7 +3,7 @@
 use crate::error::{ApiError, Code};
 use crate::http::Call;
 use crate::http::guarded::guard;
-use crate::memory::Held;
+use crate::memory::{Held, Whose};
 use crate::render::Members;
 use crate::state::AppState;
 use crate::upstream::{Precondition, etag};
@@ -41,7 +41,7 @@ pub(super) fn counted(mut body: Vec<u8>, mut held: Held) -> Response {
 /// `overloaded` where there is none until the deadline.
 pub(super) async fn room(
     state: &AppState,
-    whose: &str,
+    whose: Whose<'_>,
     bytes: usize,
     deadline: Instant,
 ) -> Result<Held, ApiError> {

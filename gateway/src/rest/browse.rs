@@ -3,7 +3,7 @@
 use super::answer;
 use crate::error::{ApiError, Code};
 use crate::http::Call;
-use crate::memory::Held;
+use crate::memory::{Held, Whose};
 use crate::page::limit;
 use crate::params::Query;
 use crate::reader::{self, Cursor, Floor, Limits, Merge, Opened, Order, Origin, TagFilter, Until};
@@ -161,7 +161,8 @@ async fn read(
     let mut origin = wanted.origin.clone();
     let (mut scanned, mut place, mut pace) = (0, None, PACE.0);
     loop {
-        let held = answer::room(state, topic, BYTES_MAX + BUFFER_MAX, deadline).await?;
+        let held =
+            answer::room(state, Whose::Topic(topic), BYTES_MAX + BUFFER_MAX, deadline).await?;
         let mut found = once(state, topic, wanted, &origin, held.bytes(), deadline).await?;
         found.scanned += scanned;
         let enough =

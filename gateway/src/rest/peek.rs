@@ -3,6 +3,7 @@
 use super::answer;
 use crate::error::{ApiError, Code};
 use crate::http::Call;
+use crate::memory::Whose;
 use crate::page::limit;
 use crate::params::check_topic;
 use crate::render::{BodyFormat, Members, peeked};
@@ -38,7 +39,7 @@ pub(crate) async fn peek(State(state): State<AppState>, call: Call) -> Result<Re
     };
     let (limit, deadline) = (limit(&query)?, call.deadline(Duration::ZERO));
     let upstream = &state.upstream;
-    let held = answer::room(&state, group, BYTES_MAX, deadline).await?;
+    let held = answer::room(&state, Whose::Group(group), BYTES_MAX, deadline).await?;
     let page = upstream
         .peek(group, query.get("topic"), limit, BYTES_MAX, deadline)
         .await?;

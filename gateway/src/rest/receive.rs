@@ -4,7 +4,7 @@ use super::answer;
 use crate::error::{ApiError, Code};
 use crate::http::guarded::guard;
 use crate::http::{Call, names_type};
-use crate::memory::Held;
+use crate::memory::{Held, Whose};
 use crate::params::{check_topic, format_duration, percent_encode};
 use crate::render::{BodyFormat, message};
 use crate::state::AppState;
@@ -168,7 +168,8 @@ async fn take(
     let mut place = None;
     loop {
         let bytes = usize::try_from(request.max_bytes).unwrap_or(usize::MAX);
-        let held = answer::room(state, &request.group, bytes, request.deadline).await?;
+        let held =
+            answer::room(state, Whose::Group(&request.group), bytes, request.deadline).await?;
         let popped = if state.draining.is_cancelled() {
             Popped::default()
         } else {

@@ -23,7 +23,7 @@ use super::reader_fields::ReaderSubscribe;
 use super::reader_jobs::{self, Reading};
 use super::reader_session::TURNS;
 use super::session::{Session, Settings, close};
-use crate::memory::Held;
+use crate::memory::{Held, Whose};
 use crate::params::{format_duration, format_time};
 use crate::state::AppState;
 use crate::upstream::Presence;
@@ -236,7 +236,7 @@ impl Driver {
             return self.text(&text, held);
         }
         self.arriving.push(Box::pin(async move {
-            let held = bodies.take(&name, text.len()).await;
+            let held = bodies.take(Whose::Socket(&name), text.len()).await;
             (text, held)
         }));
     }

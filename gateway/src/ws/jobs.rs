@@ -14,7 +14,7 @@ use super::action::{Batch, Effect, Event, Opened, Outcome, Refusal, Target};
 use super::frame::{BodyFormat, Publish, SettleItem, SettleKind};
 use super::subscription::Item;
 use crate::error::{ApiError, Code};
-use crate::memory::Held;
+use crate::memory::{Held, Whose};
 use crate::params::{check_namespace, check_topic, check_topic_writable, new_ulid};
 use crate::reader;
 use crate::render::{self, Members};
@@ -93,7 +93,7 @@ pub(super) async fn pop(state: AppState, feed: Arc<Feed>, wanted: Wanted) -> Don
     // Messages stay with the broker while clients have yet to take as many others as the gateway may hold.
     let held = timeout_at(
         request.deadline,
-        state.answers.take(&feed.group, wanted.bytes),
+        state.answers.take(Whose::Group(&feed.group), wanted.bytes),
     )
     .await;
     let result = match held {

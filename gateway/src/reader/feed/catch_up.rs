@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::{CALL, CHUNK_BYTES, CHUNK_MESSAGES, CHUNK_ROOM, Chunk, Feed, GapReason, Room, Wanted};
 use crate::error::{ApiError, Code};
+use crate::memory::Whose;
 use crate::reader::merge::{Limits, Merge, Order};
 use crate::reader::view::{self, Opened};
 
@@ -32,7 +33,7 @@ impl Feed {
             None => {
                 let answers = &self.state.answers;
                 let held = answers
-                    .take(&self.options.topic, BUFFER_MAX + CHUNK_ROOM)
+                    .take(Whose::Topic(&self.options.topic), BUFFER_MAX + CHUNK_ROOM)
                     .await;
                 let deadline = Instant::now() + CALL;
                 match self.new_merge(deadline).await? {

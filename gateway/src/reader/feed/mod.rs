@@ -20,7 +20,7 @@ use super::ring::{Text, encode};
 use super::tail::Joined;
 use super::view::{self, Opened, TopicView};
 use crate::error::ApiError;
-use crate::memory::Held;
+use crate::memory::{Held, Whose};
 use crate::render::BodyFormat;
 use crate::state::AppState;
 use crate::upstream::Record;
@@ -303,7 +303,7 @@ impl Feed {
             held: self
                 .state
                 .answers
-                .take(&self.options.topic, CHUNK_ROOM)
+                .take(Whose::Topic(&self.options.topic), CHUNK_ROOM)
                 .await,
             _turn: turn,
         }

@@ -319,7 +319,8 @@ async fn a_ping_comes_with_its_frame_and_any_frame_answers_it() {
         let mut read = Vec::new();
         read_until(&mut tcp, &mut read, |read| {
             let end = read.windows(4).position(|part| part == b"\r\n\r\n")?;
-            Some(drop(read.drain(..end + 4)))
+            drop(read.drain(..end + 4));
+            Some(())
         })
         .await;
         let (kind, welcome) = read_until(&mut tcp, &mut read, take_frame).await;

@@ -328,7 +328,10 @@ impl Broker {
         }
         self.locks.expire(now);
         self.metrics.sample(now);
-        self.stats.sample(now);
+        if self.stats.is_sample_due(now) {
+            let owner = self.clone();
+            self.spawn_blocking(move || owner.stats.sample(now));
+        }
         self.metrics.show(self);
         self.roll_day();
     }

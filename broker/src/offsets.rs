@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use serde::Deserialize;
@@ -14,8 +14,8 @@ use wire::WireError;
 const SEPARATOR: char = '@';
 /// Most `topic@group` pairs with offsets.
 const PAIRS_MAX: usize = 1_000_000;
-/// Most groups, and most topics of one, whose pulls are noted.
-const PULLED_GROUPS_MAX: usize = 100_000;
+/// Most pairs of group and topic whose pulls are noted.
+const PULLED_PAIRS_MAX: usize = 200_000;
 /// The version is raised once per this many commits, as RocketMQ 5.4.0 `consumerOffsetUpdateVersionStep` says.
 const COMMITS_PER_VERSION: u64 = 500;
 
@@ -36,6 +36,10 @@ pub(crate) struct OffsetTable {
     version: Mutex<DataVersion>,
     /// The next offset each queue was told to read, for views: group → topic → queue → offset.
     pulled: RwLock<Pairs>,
+    /// Pairs in `pulled`, changed under its write lock.
+    pulled_count: AtomicUsize,
+    /// Most of them.
+    pulled_max: usize,
     /// Resets that an administrator asked for and no pull has seen yet: group → topic → queue → offset.
     resets: Mutex<Resets>,
 }
@@ -57,6 +61,8 @@ impl OffsetTable {
             dirty: AtomicBool::new(false),
             version: Mutex::new(DataVersion::new(now_ms)),
             pulled: RwLock::default(),
+            pulled_count: AtomicUsize::new(0),
+            pulled_max: PULLED_PAIRS_MAX,
             resets: Mutex::new(HashMap::new()),
         }
     }
@@ -143,8 +149,12 @@ impl OffsetTable {
         let queues = match self.queues(group, topic) {
             Some(queues) => queues,
             None => {
+                let is_full = || self.pair_count.load(Ordering::Relaxed) >= PAIRS_MAX as u64;
+                if is_full() {
+                    return false;
+                }
                 let mut pairs = self.pairs.write();
-                if self.pair_count.load(Ordering::Relaxed) >= PAIRS_MAX as u64 {
+                if is_full() {
                     return false;
                 }
                 let topics = pairs.entry(group.to_owned()).or_default();
@@ -228,7 +238,7 @@ impl OffsetTable {
             .collect()
     }
 
-    /// Notes where a pull was told to go on. Not kept over a restart, and only for groups that read a known pair.
+    /// Notes where a pull was told to go on. Not kept over a restart, and not for new pairs once there are too many.
     pub(crate) fn note_pull(&self, group: &str, topic: &str, queue_id: i32, next: i64) {
         let known = self
             .pulled
@@ -238,15 +248,22 @@ impl OffsetTable {
         let queues = match known {
             Some(queues) => queues,
             None => {
+                let is_full = || self.pulled_count.load(Ordering::Relaxed) >= self.pulled_max;
+                if is_full() {
+                    return;
+                }
                 let mut pulled = self.pulled.write();
-                if !pulled.contains_key(group) && pulled.len() >= PULLED_GROUPS_MAX {
+                if is_full() {
                     return;
                 }
                 let topics = pulled.entry(group.to_owned()).or_default();
-                if topics.len() >= PULLED_GROUPS_MAX {
-                    return;
-                }
-                topics.entry(topic.to_owned()).or_default().clone()
+                topics
+                    .entry(topic.to_owned())
+                    .or_insert_with(|| {
+                        self.pulled_count.fetch_add(1, Ordering::Relaxed);
+                        Arc::default()
+                    })
+                    .clone()
             }
         };
         queues.lock().insert(queue_id, next);
@@ -294,9 +311,14 @@ impl OffsetTable {
         });
         self.pair_count.fetch_sub(removed, Ordering::Relaxed);
         drop(pairs);
-        for topics in self.pulled.write().values_mut() {
-            topics.remove(topic);
-        }
+        let mut removed = 0;
+        let mut pulled = self.pulled.write();
+        pulled.retain(|_, topics| {
+            removed += usize::from(topics.remove(topic).is_some());
+            !topics.is_empty()
+        });
+        self.pulled_count.fetch_sub(removed, Ordering::Relaxed);
+        drop(pulled);
         self.resets.lock().values_mut().for_each(|topics| {
             topics.remove(topic);
         });
@@ -310,7 +332,11 @@ impl OffsetTable {
                 .fetch_sub(topics.len() as u64, Ordering::Relaxed);
         }
         drop(pairs);
-        self.pulled.write().remove(group);
+        let mut pulled = self.pulled.write();
+        if let Some(topics) = pulled.remove(group) {
+            self.pulled_count.fetch_sub(topics.len(), Ordering::Relaxed);
+        }
+        drop(pulled);
         self.resets.lock().remove(group);
     }
 
@@ -388,6 +414,24 @@ mod tests {
             .load(br#"{"offsetTable":{"T@g":{0:5,"1":6}}}"#)
             .unwrap();
         assert_eq!(again.of_topic("g", "T"), table.of_topic("g", "T"));
+    }
+
+    #[test]
+    fn pulls_are_noted_for_so_many_pairs_in_all() {
+        let table = OffsetTable {
+            pulled_max: 2,
+            ..OffsetTable::new(1)
+        };
+        let noted = |group: &str, topic: &str| {
+            table.note_pull(group, topic, 0, 3);
+            table.pulled(group, topic, 0) == Some(3)
+        };
+        assert!(noted("g", "t") && noted("h", "t") && noted("g", "t"));
+        assert!(!noted("g", "u") && !noted("i", "t"));
+        table.remove_group("h");
+        assert!(noted("g", "u") && !noted("h", "t"));
+        table.remove_topic("t");
+        assert!(noted("h", "u") && !noted("i", "u"));
     }
 
     #[test]

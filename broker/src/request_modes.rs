@@ -1,7 +1,9 @@
 //! How a group reads a topic, pulling or popping, as administrators set it: `messageRequestMode.json`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use wire::WireError;
 use wire::body::assignment::{RequestMode, RequestModes as ModesFile, SetRequestMode};
@@ -9,10 +11,15 @@ use wire::body::assignment::{RequestMode, RequestModes as ModesFile, SetRequestM
 /// Most settings in all.
 const MODES_MAX: usize = 200_000;
 
+/// Topic → group → setting.
+type Topics = BTreeMap<String, BTreeMap<String, SetRequestMode>>;
+
 /// Settings by topic and group. What is not set is pulled.
 #[derive(Debug, Default)]
 pub(crate) struct RequestModes {
-    topics: Mutex<BTreeMap<String, BTreeMap<String, SetRequestMode>>>,
+    topics: Mutex<Topics>,
+    /// Groups that pop, be it one topic only: derived from `topics` under its lock, for the hot paths.
+    popping: ArcSwap<HashSet<String>>,
 }
 
 impl RequestModes {
@@ -24,6 +31,7 @@ impl RequestModes {
         let file: ModesFile = wire::json::from_slice(json)?;
         let mut topics = self.topics.lock();
         *topics = file.message_request_mode_map;
+        self.derive(&topics);
         Ok(topics.values().map(BTreeMap::len).sum())
     }
 
@@ -48,6 +56,7 @@ impl RequestModes {
             .entry(mode.topic.clone())
             .or_default()
             .insert(mode.consumer_group.clone(), mode);
+        self.derive(&topics);
         true
     }
 
@@ -56,14 +65,18 @@ impl RequestModes {
         self.topics.lock().get(topic)?.get(group).cloned()
     }
 
-    /// Whether the group pops, be it one topic only.
+    /// Whether the group pops, be it one topic only. Cheap: no lock.
     pub(crate) fn pops(&self, group: &str) -> bool {
-        let topics = self.topics.lock();
-        topics.values().any(|groups| {
-            groups
-                .get(group)
-                .is_some_and(|set| set.mode == RequestMode::Pop)
-        })
+        self.popping.load().contains(group)
+    }
+
+    fn derive(&self, topics: &Topics) {
+        let popping = topics
+            .values()
+            .flatten()
+            .filter(|(_, set)| set.mode == RequestMode::Pop)
+            .map(|(group, _)| group.clone());
+        self.popping.store(Arc::new(popping.collect()));
     }
 
     /// Groups of which anything is set, as often as that is.
@@ -74,16 +87,21 @@ impl RequestModes {
 
     /// Forgets a topic. Whether anything was set.
     pub(crate) fn remove_topic(&self, topic: &str) -> bool {
-        self.topics.lock().remove(topic).is_some()
+        let mut topics = self.topics.lock();
+        let removed = topics.remove(topic).is_some();
+        self.derive(&topics);
+        removed
     }
 
     /// Forgets a group. Whether anything was set.
     pub(crate) fn remove_group(&self, group: &str) -> bool {
         let mut removed = false;
-        self.topics.lock().retain(|_, groups| {
+        let mut topics = self.topics.lock();
+        topics.retain(|_, groups| {
             removed |= groups.remove(group).is_some();
             !groups.is_empty()
         });
+        self.derive(&topics);
         removed
     }
 }
@@ -111,5 +129,26 @@ mod tests {
         assert_eq!(again.get("t", "g"), modes.get("t", "g"));
         assert!(again.get("t", "other").is_none());
         assert!(again.remove_group("g") && !again.remove_topic("t"));
+    }
+
+    #[test]
+    fn a_group_pops_while_one_of_its_topics_is_popped() {
+        let modes = RequestModes::default();
+        let set = |topic: &str, mode: RequestMode| {
+            modes.set(SetRequestMode {
+                consumer_group: "g".to_owned(),
+                mode,
+                pop_share_queue_num: 0,
+                topic: topic.to_owned(),
+            })
+        };
+        assert!(set("t", RequestMode::Pop) && set("u", RequestMode::Pop));
+        assert!(modes.pops("g") && !modes.pops("h"));
+        assert!(set("t", RequestMode::Pull) && modes.pops("g"));
+        let again = RequestModes::default();
+        again.load(&modes.to_json()).unwrap();
+        assert!(again.pops("g"));
+        assert!(modes.remove_topic("u") && !modes.pops("g"));
+        assert!(again.remove_group("g") && !again.pops("g"));
     }
 }

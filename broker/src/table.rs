@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt::Debug;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -479,17 +480,25 @@ impl<T: Entry> Table<T> {
     /// The levelled entries and the deletions whose names follow `after`, in order, at most `limit`; and whether there
     /// are more.
     pub(crate) fn marks(&self, after: &str, limit: usize) -> (Vec<ConfigMark>, bool) {
-        let inner = self.inner.lock();
-        let snapshot = self.snapshot.load_full();
-        let mut page: BTreeMap<&str, Option<&Arc<T>>> = BTreeMap::new();
+        // Of the lock only what is copied: one more deletion than fits the page is enough to see that there are more.
+        let (snapshot, deleted): (_, Vec<(String, u64)>) = {
+            let inner = self.inner.lock();
+            let behind = (Bound::Excluded(after), Bound::Unbounded);
+            let gone = inner.deleted.range::<str, _>(behind).take(limit + 1);
+            let gone = gone.map(|(name, deletion)| (name.clone(), deletion.version));
+            (self.snapshot.load_full(), gone.collect())
+        };
+        let mut page: BTreeMap<&str, Result<&Arc<T>, u64>> = BTreeMap::new();
         let live = snapshot
             .iter()
-            .filter(|(name, config)| config.is_levelled(name))
-            .map(|(name, config)| (name.as_ref(), Some(config)));
-        let gone = inner.deleted.keys().map(|name| (name.as_str(), None));
+            .filter(|(name, config)| &***name > after && config.is_levelled(name))
+            .map(|(name, config)| (name.as_ref(), Ok(config)));
+        let gone = deleted
+            .iter()
+            .map(|(name, version)| (name.as_str(), Err(*version)));
         let mut more = false;
-        for (name, config) in live.chain(gone).filter(|(name, _)| *name > after) {
-            page.insert(name, config);
+        for (name, found) in live.chain(gone) {
+            page.insert(name, found);
             if page.len() > limit {
                 page.pop_last();
                 more = true;
@@ -497,14 +506,12 @@ impl<T: Entry> Table<T> {
         }
         let marks = page
             .into_iter()
-            .map(|(name, config)| ConfigMark {
-                deleted: config.is_none(),
-                hash: config.map_or_else(String::new, |c| format!("{:016x}", c.content_hash())),
+            .map(|(name, found)| ConfigMark {
+                deleted: found.is_err(),
+                hash: found
+                    .map_or_else(|_| String::new(), |c| format!("{:016x}", c.content_hash())),
                 name: name.to_owned(),
-                version: config.map_or_else(
-                    || inner.deleted.get(name).map_or(0, |d| d.version),
-                    |c| c.version(),
-                ),
+                version: found.map_or_else(|version| version, |c| c.version()),
             })
             .collect();
         (marks, more)

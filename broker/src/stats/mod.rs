@@ -4,14 +4,14 @@ mod series;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use clock::Monotonic;
 use parking_lot::RwLock;
 
 pub(crate) use series::{Series, Window};
 
-/// Most topics, and most groups on topics, that are counted; more are not.
+/// Most topics, and most pairs of group and topic, that are counted; more are not.
 const ITEMS_MAX: usize = 200_000;
 /// Seconds between two samples.
 const SAMPLE_EVERY: u64 = 10;
@@ -35,6 +35,17 @@ impl Flow {
         self.messages.add(messages);
         self.bytes.add(bytes);
     }
+
+    /// Whether it is idle after that.
+    fn sample(&self, now: Monotonic) -> bool {
+        self.messages.sample(now);
+        self.bytes.sample(now);
+        self.is_idle(now)
+    }
+
+    fn is_idle(&self, now: Monotonic) -> bool {
+        self.messages.is_idle(now)
+    }
 }
 
 /// What a group did on a topic.
@@ -53,6 +64,18 @@ impl GroupFlow {
             dead: Series::new(now),
         }
     }
+
+    /// Whether it is idle after that.
+    fn sample(&self, now: Monotonic) -> bool {
+        self.got.sample(now);
+        self.sent_back.sample(now);
+        self.dead.sample(now);
+        self.is_idle(now)
+    }
+
+    fn is_idle(&self, now: Monotonic) -> bool {
+        self.got.is_idle(now) && self.sent_back.is_idle(now) && self.dead.is_idle(now)
+    }
 }
 
 type Groups = HashMap<Arc<str>, HashMap<Arc<str>, Arc<GroupFlow>>>;
@@ -63,6 +86,10 @@ pub(crate) struct Stats {
     topics: RwLock<HashMap<Arc<str>, Arc<Flow>>>,
     /// group → topic
     groups: RwLock<Groups>,
+    /// Entries of `groups`, changed under its write lock.
+    pairs: AtomicUsize,
+    /// Most topics, and most pairs.
+    max: usize,
     put: Series,
     got: Series,
     sampled: AtomicU64,
@@ -71,9 +98,15 @@ pub(crate) struct Stats {
 impl Stats {
     /// Nothing counted yet.
     pub(crate) fn new(now: Monotonic) -> Self {
+        Self::with_max(now, ITEMS_MAX)
+    }
+
+    fn with_max(now: Monotonic, max: usize) -> Self {
         Self {
             topics: RwLock::default(),
             groups: RwLock::default(),
+            pairs: AtomicUsize::new(0),
+            max,
             put: Series::new(now),
             got: Series::new(now),
             sampled: AtomicU64::new(0),
@@ -83,11 +116,17 @@ impl Stats {
     /// Messages were stored in a topic.
     pub(crate) fn put(&self, topic: &str, messages: u64, bytes: u64, now: Monotonic) {
         self.put.add(messages);
-        if let Some(flow) = self.topics.read().get(topic) {
-            return flow.add(messages, bytes);
+        {
+            let topics = self.topics.read();
+            if let Some(flow) = topics.get(topic) {
+                return flow.add(messages, bytes);
+            }
+            if topics.len() >= self.max {
+                return;
+            }
         }
         let mut topics = self.topics.write();
-        if topics.len() < ITEMS_MAX {
+        if topics.len() < self.max {
             topics
                 .entry(Arc::from(topic))
                 .or_insert_with(|| Arc::new(Flow::new(now)))
@@ -115,18 +154,18 @@ impl Stats {
         if let Some(flow) = self.groups.read().get(group).and_then(|of| of.get(topic)) {
             return count(flow);
         }
+        if self.pairs.load(Ordering::Relaxed) >= self.max {
+            return;
+        }
         let mut groups = self.groups.write();
-        if groups.len() >= ITEMS_MAX {
+        if self.pairs.load(Ordering::Relaxed) >= self.max {
             return;
         }
         let topics = groups.entry(Arc::from(group)).or_default();
-        if topics.len() < ITEMS_MAX {
-            count(
-                topics
-                    .entry(Arc::from(topic))
-                    .or_insert_with(|| Arc::new(GroupFlow::new(now))),
-            );
-        }
+        count(topics.entry(Arc::from(topic)).or_insert_with(|| {
+            self.pairs.fetch_add(1, Ordering::Relaxed);
+            Arc::new(GroupFlow::new(now))
+        }));
     }
 
     /// The last minute, hour and day of a counter by RocketMQ's name and key: a topic, `topic@group`, or the cluster.
@@ -169,52 +208,61 @@ impl Stats {
         flow.map_or(0.0, |flow| minute(&flow.got.messages, now))
     }
 
-    /// Takes a sample of every counter when it is time, and forgets those that have been silent for a day. Called
-    /// about once a second.
-    pub(crate) fn sample(&self, now: Monotonic) {
+    /// Whether it is time for the next sample; says so once.
+    pub(crate) fn is_sample_due(&self, now: Monotonic) -> bool {
         let second = now.since(Monotonic::ZERO).as_secs();
         let last = self.sampled.load(Ordering::Relaxed);
-        if second < last.saturating_add(SAMPLE_EVERY) {
-            return;
+        let due = second >= last.saturating_add(SAMPLE_EVERY);
+        if due {
+            self.sampled.store(second, Ordering::Relaxed);
         }
-        self.sampled.store(second, Ordering::Relaxed);
+        due
+    }
+
+    /// Takes a sample of every counter, and forgets those that have been silent for a day. Takes its time where there
+    /// are many, but holds up nobody that counts: the tables are locked to list their counters, and to drop silent ones.
+    pub(crate) fn sample(&self, now: Monotonic) {
         self.put.sample(now);
         self.got.sample(now);
-        self.topics.write().retain(|_, flow| {
-            flow.messages.sample(now);
-            flow.bytes.sample(now);
-            !flow.messages.is_idle(now)
-        });
-        self.groups.write().retain(|_, topics| {
-            topics.retain(|_, flow| {
-                for series in [
-                    &flow.got.messages,
-                    &flow.got.bytes,
-                    &flow.sent_back,
-                    &flow.dead,
-                ] {
-                    series.sample(now);
-                }
-                !(flow.got.messages.is_idle(now)
-                    && flow.sent_back.is_idle(now)
-                    && flow.dead.is_idle(now))
-            });
-            !topics.is_empty()
-        });
+        let flows: Vec<Arc<Flow>> = self.topics.read().values().cloned().collect();
+        let sampled = flows.iter().map(|flow| flow.sample(now));
+        if sampled.fold(false, |any, idle| any | idle) {
+            self.topics.write().retain(|_, flow| !flow.is_idle(now));
+        }
+        let flows: Vec<Arc<GroupFlow>> = {
+            let groups = self.groups.read();
+            groups.values().flat_map(HashMap::values).cloned().collect()
+        };
+        let sampled = flows.iter().map(|flow| flow.sample(now));
+        if sampled.fold(false, |any, idle| any | idle) {
+            self.drop_pairs(|_, flow| flow.is_idle(now));
+        }
     }
 
     /// Forgets a deleted topic.
     pub(crate) fn forget_topic(&self, topic: &str) {
         self.topics.write().remove(topic);
-        self.groups.write().retain(|_, topics| {
-            topics.remove(topic);
-            !topics.is_empty()
-        });
+        self.drop_pairs(|of, _| of == topic);
     }
 
     /// Forgets a deleted group.
     pub(crate) fn forget_group(&self, group: &str) {
-        self.groups.write().remove(group);
+        let mut groups = self.groups.write();
+        let dropped = groups.remove(group).map_or(0, |topics| topics.len());
+        self.pairs.fetch_sub(dropped, Ordering::Relaxed);
+    }
+
+    /// Drops pairs by their topic and counters.
+    fn drop_pairs(&self, gone: impl Fn(&str, &GroupFlow) -> bool) {
+        let mut groups = self.groups.write();
+        let mut dropped = 0;
+        groups.retain(|_, topics| {
+            let before = topics.len();
+            topics.retain(|topic, flow| !gone(topic, flow));
+            dropped += before - topics.len();
+            !topics.is_empty()
+        });
+        self.pairs.fetch_sub(dropped, Ordering::Relaxed);
     }
 }
 
@@ -259,5 +307,47 @@ mod tests {
         stats.forget_topic("t");
         assert_eq!(sum("TOPIC_PUT_NUMS", "t"), None);
         assert_eq!(sum("GROUP_GET_NUMS", "t@g"), None);
+    }
+
+    #[test]
+    fn a_full_table_counts_no_new_pair_until_one_is_gone() {
+        let now = Monotonic::ZERO;
+        let stats = Stats::with_max(now, 3);
+        let counts = |group: &str, topic: &str| {
+            stats.got(group, topic, 1, 1, now);
+            let key = format!("{topic}@{group}");
+            stats.windows("GROUP_GET_NUMS", &key, "c", now).is_some()
+        };
+        // The bound is over all groups, not for each.
+        assert!(counts("g", "t") && counts("g", "u") && counts("h", "t"));
+        assert!(!counts("h", "u") && !counts("i", "t"));
+        assert!(counts("g", "t"));
+        stats.forget_group("g");
+        assert!(counts("h", "u") && counts("i", "t") && !counts("i", "u"));
+        stats.forget_topic("t");
+        assert!(counts("i", "u"));
+        for topic in ["t", "u", "v", "w"] {
+            stats.put(topic, 1, 1, now);
+        }
+        let known = |topic: &str| stats.windows("TOPIC_PUT_NUMS", topic, "c", now).is_some();
+        assert!(known("v") && !known("w"));
+    }
+
+    #[test]
+    fn what_is_silent_for_a_day_makes_room() {
+        let mut now = Monotonic::ZERO;
+        let stats = Stats::with_max(now, 1);
+        stats.got("g", "t", 1, 1, now);
+        stats.put("t", 1, 1, now);
+        for _ in 0..26 {
+            now = now + Duration::from_secs(3_600);
+            assert!(stats.is_sample_due(now) && !stats.is_sample_due(now));
+            stats.sample(now);
+        }
+        stats.got("h", "t", 1, 1, now);
+        stats.put("u", 1, 1, now);
+        let known = |name: &str, key: &str| stats.windows(name, key, "c", now).is_some();
+        assert!(known("GROUP_GET_NUMS", "t@h") && !known("GROUP_GET_NUMS", "t@g"));
+        assert!(known("TOPIC_PUT_NUMS", "u") && !known("TOPIC_PUT_NUMS", "t"));
     }
 }

@@ -124,16 +124,20 @@ impl Class {
         let (refused, owner) = (self.refused.clone(), Arc::clone(broker));
         broker.spawn(async move {
             let place = tokio::select! {
-                () = owner.stopping.cancelled() => None,
-                place = tokio::time::timeout(longest, running.acquire_owned()) => place.ok().and_then(Result::ok),
+                () = owner.stopping.cancelled() => Err(BrokerError::Stopping),
+                place = tokio::time::timeout(longest, running.acquire_owned()) => match place {
+                    Ok(Ok(place)) => Ok(place),
+                    Ok(Err(_)) => Err(BrokerError::Stopping),
+                    Err(_) => {
+                        refused.inc();
+                        Err(BrokerError::WaitedTooLong(longest))
+                    }
+                },
             };
             drop(waiting);
             match place {
-                Some(place) => on_thread(&owner, place, work),
-                None => {
-                    refused.inc();
-                    work(Err(BrokerError::WaitedTooLong(longest)));
-                }
+                Ok(place) => on_thread(&owner, place, work),
+                Err(error) => work(Err(error)),
             }
         });
     }

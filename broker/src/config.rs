@@ -103,6 +103,9 @@ pub struct LimitsConfig {
     pub sends: u32,
     /// Settlements (ack, nack, extend) that may wait for the disk at a time.
     pub acks: u32,
+    /// Bytes of leased messages whose pop waits for the disk to have the lease; further pops are refused before they
+    /// lease. What is at work when the limit is reached goes beyond it by its own answer, 12 MiB at most.
+    pub pop_bytes: ByteSize,
     /// Reads of messages that left the memory at a time.
     pub reads: u32,
     /// Requests that make their topic or group at a time.
@@ -123,6 +126,7 @@ impl Default for LimitsConfig {
             message_size: ByteSize::mib(4),
             sends: 65_536,
             acks: 65_536,
+            pop_bytes: ByteSize::mib(256),
             reads: 32,
             create: 32,
             long_polls: 100_000,
@@ -338,6 +342,11 @@ impl Settings for Config {
             self.limits.connections > 0,
             "limits.connections",
             "must not be 0",
+        );
+        check(
+            (1..=64 << 30).contains(&self.limits.pop_bytes.0),
+            "limits.pop_bytes",
+            "must be 1B to 64GiB",
         );
         for setting in &SETTINGS {
             let wanted = format!("must be {}", setting.wanted);

@@ -42,9 +42,22 @@ pub(crate) enum Waiter {
     Send,
     /// An ack, nack, extension or position.
     Settle,
-    /// A pop that leased messages.
-    Pop,
+    /// A pop that leased messages: bytes of its records.
+    Pop(usize),
 }
+
+impl Waiter {
+    /// What it adds to its count.
+    fn weight(self) -> usize {
+        match self {
+            Self::Send | Self::Settle => 1,
+            Self::Pop(bytes) => bytes.saturating_add(ANSWER_BYTES),
+        }
+    }
+}
+
+/// What an answer takes beside its records, bytes.
+const ANSWER_BYTES: usize = 1_024;
 
 type Done = Box<dyn FnOnce(PutStatus) + Send>;
 
@@ -52,13 +65,14 @@ type Done = Box<dyn FnOnce(PutStatus) + Send>;
 struct Slot {
     done: Mutex<Option<Done>>,
     count: Arc<AtomicUsize>,
+    weight: usize,
 }
 
 impl Slot {
     fn finish(&self, status: PutStatus) {
         let done = self.done.lock().take();
         if let Some(done) = done {
-            self.count.fetch_sub(1, Ordering::Relaxed);
+            self.count.fetch_sub(self.weight, Ordering::Relaxed);
             done(status);
         }
     }
@@ -117,10 +131,12 @@ impl Durability {
             return;
         }
         let count = self.count(who);
-        count.fetch_add(1, Ordering::Relaxed);
+        let weight = who.weight();
+        count.fetch_add(weight, Ordering::Relaxed);
         let slot = Arc::new(Slot {
             done: Mutex::new(Some(Box::new(done))),
             count: Arc::clone(count),
+            weight,
         });
         let flushed = slot.clone();
         store.when_flushed(
@@ -143,7 +159,12 @@ impl Durability {
         waiting.push_back((now + FLUSH_WAIT, slot));
     }
 
-    /// Number of answers that wait for the disk.
+    /// Bytes of answers to pops that wait for the disk.
+    pub(crate) fn popped_bytes(&self) -> usize {
+        self.waiting(Waiter::Pop(0))
+    }
+
+    /// Number of answers that wait for the disk; of pops the bytes.
     pub(crate) fn waiting(&self, who: Waiter) -> usize {
         self.count(who).load(Ordering::Relaxed)
     }
@@ -152,7 +173,7 @@ impl Durability {
         match who {
             Waiter::Send => &self.sends,
             Waiter::Settle => &self.settles,
-            Waiter::Pop => &self.pops,
+            Waiter::Pop(_) => &self.pops,
         }
     }
 

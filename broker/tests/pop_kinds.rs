@@ -54,9 +54,28 @@ impl Puller {
     }
 
     async fn heartbeat(&self) -> Command {
-        let body = r#"{"clientID":"puller@1","consumerDataSet":[{"consumeFromWhere":"CONSUME_FROM_FIRST_OFFSET","consumeType":"CONSUME_PASSIVELY","groupName":"g","messageModel":"CLUSTERING","subscriptionDataSet":[{"topic":"T","subString":"*","subVersion":1},{"topic":"%RETRY%g","subString":"*","subVersion":1}]}],"producerDataSet":[{"groupName":"p"}]}"#;
-        self.call(Command::request(RequestCode::HeartBeat).with_body(body.to_owned()))
+        self.heartbeat_as("puller@1", "CONSUME_PASSIVELY").await
+    }
+
+    async fn heartbeat_as(&self, id: &str, kind: &str) -> Command {
+        let body = r#"{"clientID":"@ID","consumerDataSet":[{"consumeFromWhere":"CONSUME_FROM_FIRST_OFFSET","consumeType":"KIND","groupName":"g","messageModel":"CLUSTERING","subscriptionDataSet":[{"topic":"T","subString":"*","subVersion":1},{"topic":"%RETRY%g","subString":"*","subVersion":1}]}],"producerDataSet":[{"groupName":"p"}]}"#;
+        let body = body.replace("@ID", id).replace("KIND", kind);
+        self.call(Command::request(RequestCode::HeartBeat).with_body(body))
             .await
+    }
+
+    /// A pop in the form of RocketMQ, without waiting.
+    async fn pop(&self) -> Command {
+        let cmd = Command::request(RequestCode::PopMessage)
+            .with_ext("consumerGroup", "g")
+            .with_ext("topic", "T")
+            .with_ext("queueId", -1)
+            .with_ext("maxMsgNums", 1)
+            .with_ext("invisibleTime", 1_000)
+            .with_ext("pollTime", 0)
+            .with_ext("bornTime", i64::MAX)
+            .with_ext("initMode", 0);
+        self.call(cmd).await
     }
 
     /// Pulls one queue from `offset` without waiting.
@@ -252,17 +271,8 @@ async fn a_client_that_pops_is_of_the_lease_kind_whatever_its_heartbeats_say() {
     let bench = ready().await;
     let puller = Puller::new(&bench);
     puller.heartbeat().await;
-    let cmd = Command::request(RequestCode::PopMessage)
-        .with_ext("consumerGroup", "g")
-        .with_ext("topic", "T")
-        .with_ext("queueId", -1)
-        .with_ext("maxMsgNums", 1)
-        .with_ext("invisibleTime", 1_000)
-        .with_ext("pollTime", 0)
-        .with_ext("bornTime", i64::MAX)
-        .with_ext("initMode", 0);
     assert_eq!(
-        puller.call(cmd).await.response_code(),
+        puller.pop().await.response_code(),
         ResponseCode::PollingTimeout
     );
     assert!(
@@ -271,6 +281,60 @@ async fn a_client_that_pops_is_of_the_lease_kind_whatever_its_heartbeats_say() {
     );
     let other = Puller::new(&bench);
     is_conflict(&other.heartbeat().await, "puller@1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_stopped_popping_is_what_its_heartbeats_say() {
+    let bench = ready().await;
+    let puller = Puller::new(&bench);
+    puller.heartbeat().await;
+    puller.pop().await;
+    is_conflict(&puller.pull("T", 0).await, "puller@1");
+    until("it pulls again", async || {
+        let answer = puller.pull("T", 0).await;
+        (answer.response_code() == ResponseCode::PullNotFound).then_some(())
+    })
+    .await;
+    is_conflict(
+        &bench.call(bench.pop_command("g", "T", 1, 0)).await,
+        "puller@1",
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_heartbeat_of_a_client_that_pops_is_refused_while_a_puller_lives() {
+    let bench = ready().await;
+    let (puller, popper) = (Puller::new(&bench), Puller::new(&bench));
+    puller.heartbeat().await;
+    is_conflict(
+        &popper.heartbeat_as("popper@2", "CONSUME_POP").await,
+        "puller@1",
+    );
+    puller.leave().await;
+    let answer = popper.heartbeat_as("popper@2", "CONSUME_POP").await;
+    assert_eq!(answer.response_code(), ResponseCode::Success);
+    is_conflict(&puller.heartbeat().await, "popper@2");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_is_settled_after_its_kind_has_left_is_no_conflict() {
+    let bench = ready().await;
+    bench.send("T", 0, "m", "a").await;
+    let got = bench.pop("g", "T", 1, 30_000).await;
+    let puller = Puller::new(&bench);
+    until("the lease members are gone", async || {
+        (puller.heartbeat().await.response_code() == ResponseCode::Success).then_some(())
+    })
+    .await;
+    let conflicts = || bench.metric("gantry_broker_group_mode_conflicts_total");
+    let before = conflicts();
+    assert_eq!(bench.ack("g", &got[0]).await.status, SettleStatus::Acked);
+    assert_eq!(conflicts(), before);
+    assert_eq!(
+        puller.heartbeat().await.response_code(),
+        ResponseCode::Success,
+        "and the other kind keeps the group"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -225,6 +225,9 @@ async fn unread_messages_that_retention_deleted_are_reported_once() {
     .unwrap();
     assert!(left > 1, "{left}");
     let bench = open_with(dir.clone(), settings(&dir)).await;
+    // The form of RocketMQ cannot tell of it, so it does not take it from who can.
+    let native = bench.native_pop("g", "T", 1, 20_000, 0).await;
+    assert_eq!(native.response_code(), ResponseCode::PollingTimeout);
     let told = bench.call(bench.pop_command("g", "T", 1, 20_000)).await;
     let lost = Gap {
         queue_id: 0,

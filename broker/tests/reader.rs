@@ -96,6 +96,31 @@ async fn a_reader_reads_and_leaves_no_trace() {
         ))
         .await;
     assert_eq!(members.code, 1, "nobody is a member");
+    let counted = [
+        ("statsName", "GROUP_GET_NUMS"),
+        ("statsKey", "t@GANTRY_READER"),
+    ];
+    let counted = fix
+        .call(request(RequestCode::ViewBrokerStatsData, &counted))
+        .await;
+    assert_eq!(counted.code, 1, "nothing is counted for a group");
+}
+
+#[tokio::test]
+async fn a_group_of_the_name_of_readers_is_none_of_theirs() {
+    let fix = Fixture::start_with(|config| config.create.groups = true).await;
+    fix.create_topic("t", 1).await;
+    let member = heartbeat("c1", "GANTRY_READER", "t", "*");
+    let body = String::from_utf8(member.body.to_bytes().to_vec()).unwrap();
+    let body = body.replace("CONSUME_PASSIVELY", "CONSUME_POP");
+    fix.ok(member.with_body(body)).await;
+    let pull = support::pull("GANTRY_READER", "t", 0, 0, "*", 0);
+    assert_eq!(fix.call(pull).await.code, 16, "it has lease members");
+    let more = [("sysFlag", "2"), ("suspendTimeoutMillis", "15000")];
+    let read = read("t", 0, 0, 2, &more);
+    // On one connection the send is looked at behind the pull.
+    let (answer, _) = tokio::join!(fix.call(read), fix.send("t", 0, &[], "m"));
+    assert_eq!((answer.code, bodies(&answer)), (0, vec!["m".to_owned()]));
 }
 
 #[tokio::test]

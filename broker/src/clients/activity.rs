@@ -49,6 +49,13 @@ impl Activity {
         }
     }
 
+    /// Whether a member called less than `silence` before `now`.
+    pub(crate) fn has_alive(&self, group: &str, now: Monotonic, silence: Duration) -> bool {
+        let groups = self.groups.lock();
+        let members = groups.get(group);
+        members.is_some_and(|members| members.values().any(|last| now.since(*last) < silence))
+    }
+
     /// Labels of the members that called less than `silence` before `now`, sorted.
     pub(crate) fn alive(&self, group: &str, now: Monotonic, silence: Duration) -> Vec<String> {
         let groups = self.groups.lock();
@@ -83,6 +90,10 @@ mod tests {
         activity.seen("g", "b", at(50), minute);
         assert_eq!(activity.alive("g", at(59), minute), ["a", "b"]);
         assert_eq!(activity.alive("g", at(60), minute), ["b"]);
+        assert!(activity.has_alive("g", at(109), minute));
+        assert!(
+            !activity.has_alive("g", at(110), minute) && !activity.has_alive("h", at(0), minute)
+        );
         activity.leave("g", "b");
         assert!(activity.alive("g", at(60), minute).is_empty());
         activity.seen("g", "b", at(60), minute);

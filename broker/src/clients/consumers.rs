@@ -190,7 +190,7 @@ impl Consumers {
             entry.members.remove(&id);
         }
         let known = entry.members.get(&member.conn.id());
-        member.pops |= known.is_some_and(|known| known.pops);
+        member.popped = known.and_then(|known| known.popped);
         let joined = entry.members.insert(member.conn.id(), member).is_none();
         let resubscribed = beat
             .subscriptions
@@ -297,6 +297,21 @@ impl Consumers {
         ids
     }
 
+    /// Whether a member is present now and `wanted`.
+    pub(crate) fn any_live(
+        &self,
+        group: &str,
+        now: Monotonic,
+        silence: Duration,
+        wanted: impl Fn(&Member) -> bool,
+    ) -> bool {
+        let inner = self.inner.lock();
+        inner.groups.get(group).is_some_and(|group| {
+            let mut members = group.members.values();
+            members.any(|member| wanted(member) && member.is_live(now, silence))
+        })
+    }
+
     /// Client ids of the members that are present now and `wanted`, each once, sorted.
     pub(crate) fn live(
         &self,
@@ -318,13 +333,22 @@ impl Consumers {
     }
 
     /// Notes that a member pops; false when there is no such member.
-    pub(crate) fn note_pops(&self, conn_id: u64, group: &str) -> bool {
+    pub(crate) fn note_pop(&self, conn_id: u64, group: &str, now: Monotonic) -> bool {
         let mut inner = self.inner.lock();
         let member = inner
             .groups
             .get_mut(group)
             .and_then(|group| group.members.get_mut(&conn_id));
-        member.map(|member| member.pops = true).is_some()
+        member.map(|member| member.popped = Some(now)).is_some()
+    }
+
+    /// Forgets who popped in a group.
+    pub(crate) fn forget_pops(&self, group: &str) {
+        if let Some(group) = self.inner.lock().groups.get_mut(group) {
+            for member in group.members.values_mut() {
+                member.popped = None;
+            }
+        }
     }
 
     /// Everything about a group.

@@ -6,9 +6,11 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::time::Duration;
 
+use clock::Monotonic;
 use parking_lot::Mutex;
 use remoting::Connection;
 
+use super::Member;
 use super::activity::Activity;
 use crate::broker::Broker;
 use crate::config::MembersConfig;
@@ -58,72 +60,80 @@ impl Kinds {
 }
 
 impl Broker {
-    /// Names of the lease members of a group that are alive: called lately, waiting, or heartbeats of a group that pops.
-    pub(crate) fn lease_members(&self, group: &str) -> Vec<String> {
-        let now = self.clock.monotonic();
-        let mut members = self
-            .kinds
-            .leases
-            .alive(group, now, self.kinds.lease_silence);
-        let pops = self.modes.pops(group);
-        members.extend(
-            self.consumers
-                .live(group, now, self.kinds.native_silence, |member| {
-                    pops || member.pops
-                }),
-        );
-        if members.is_empty() && pop::is_waited_for(self, group) {
-            members.push(WAITING.to_owned());
-        }
-        members.truncate(NAMED_MAX);
-        members
+    /// Whether the group has lease members that are alive: called lately, waiting, or heartbeats of a group that pops.
+    pub(crate) fn has_lease_members(&self, group: &str) -> bool {
+        let (kinds, now) = (&self.kinds, self.clock.monotonic());
+        kinds.leases.has_alive(group, now, kinds.lease_silence)
+            || self
+                .consumers
+                .any_live(group, now, kinds.native_silence, self.leases(group, now))
+            || pop::is_waited_for(self, group)
     }
 
-    /// Names of the members of a group that pull or push and are alive; `except` one connection.
-    pub(crate) fn native_members(&self, group: &str, except: Option<u64>) -> Vec<String> {
-        if self.modes.pops(group) {
-            return Vec::new();
-        }
+    /// Whether the group has members that pull or push and are alive; `except` one connection.
+    pub(crate) fn has_natives(&self, group: &str, except: Option<u64>) -> bool {
         let now = self.clock.monotonic();
-        let mut members = self
-            .consumers
-            .live(group, now, self.kinds.native_silence, |member| {
-                !member.pops && Some(member.conn.id()) != except
-            });
-        members.truncate(NAMED_MAX);
-        members
+        let native = self.is_native(group, now, except);
+        self.consumers
+            .any_live(group, now, self.kinds.native_silence, native)
     }
 
-    /// A lease member calls. With `conn` it is a RocketMQ client that pops: its own heartbeats are of its kind.
+    /// Which members of the group are of the lease kind.
+    fn leases(&self, group: &str, now: Monotonic) -> impl Fn(&Member) -> bool {
+        let (pops, silence) = (self.modes.pops(group), self.kinds.lease_silence);
+        move |member| pops || member.leases(now, silence)
+    }
+
+    /// Which are of the other kind.
+    fn is_native(
+        &self,
+        group: &str,
+        now: Monotonic,
+        except: Option<u64>,
+    ) -> impl Fn(&Member) -> bool {
+        let leases = self.leases(group, now);
+        move |member| Some(member.conn.id()) != except && !leases(member)
+    }
+
+    /// A member of the gateway leases.
     ///
     /// # Errors
     /// [`BrokerError::GroupMode`] while members that pull are alive.
-    pub(crate) fn enter_leases(
-        &self,
-        group: &str,
-        member: &str,
-        conn: Option<&Connection>,
-    ) -> Result<(), BrokerError> {
+    pub(crate) fn enter_leases(&self, group: &str, member: &str) -> Result<(), BrokerError> {
         let _gate = self.kinds.gate(group).lock();
-        let natives = self.native_members(group, conn.map(Connection::id));
-        if !natives.is_empty() {
-            return Err(self.refused(group, &natives));
-        }
-        let known = conn.is_some_and(|conn| self.consumers.note_pops(conn.id(), group));
-        if !known {
-            let now = self.clock.monotonic();
-            self.kinds
-                .leases
-                .seen(group, member, now, self.kinds.lease_silence);
+        self.check_leases(group, None)?;
+        self.lease_member_called(group, member);
+        Ok(())
+    }
+
+    /// A RocketMQ client pops: its own heartbeats are of its kind.
+    ///
+    /// # Errors
+    /// [`BrokerError::GroupMode`] while other members that pull are alive.
+    pub(crate) fn enter_pop(&self, group: &str, conn: &Connection) -> Result<(), BrokerError> {
+        let _gate = self.kinds.gate(group).lock();
+        self.check_leases(group, Some(conn.id()))?;
+        let now = self.clock.monotonic();
+        if !self.consumers.note_pop(conn.id(), group, now) {
+            self.lease_member_called(group, &format!("pop from {}", conn.peer()));
         }
         Ok(())
     }
 
     /// A lease member settles. That is always allowed; it keeps the kind alive unless the other one has the group.
-    pub(crate) fn settles(&self, group: &str, member: &str) {
-        if let Err(error) = self.enter_leases(group, member, None) {
-            tracing::debug!(group, %error, "a lease is settled after its kind has left");
+    pub(crate) fn settles(&self, group: &str, conn: &Connection) {
+        let _gate = self.kinds.gate(group).lock();
+        if self.has_natives(group, None) {
+            tracing::debug!(group, "a lease is settled after its kind has left");
+        } else {
+            // Requests do not say who settles.
+            self.lease_member_called(group, &format!("settling from {}", conn.peer()));
         }
+    }
+
+    fn lease_member_called(&self, group: &str, member: &str) {
+        let (kinds, now) = (&self.kinds, self.clock.monotonic());
+        kinds.leases.seen(group, member, now, kinds.lease_silence);
     }
 
     /// A lease member is not there after all: another broker refused it.
@@ -131,18 +141,39 @@ impl Broker {
         self.kinds.leases.leave(group, member);
     }
 
-    /// A member that pulls sends a heartbeat: `join` notes it.
+    /// A consumer sends a heartbeat: `join` notes it. It is of the lease kind where it says so (`pops`), where an
+    /// administrator said so, or where it popped lately.
     ///
     /// # Errors
-    /// [`BrokerError::GroupMode`] while lease members are alive; `join` is not called.
-    pub(crate) fn enter_native<T>(
+    /// [`BrokerError::GroupMode`] while members of the other kind are alive; `join` is not called.
+    pub(crate) fn enter_by_heartbeat<T>(
         &self,
         group: &str,
+        conn: &Connection,
+        pops: bool,
         join: impl FnOnce() -> T,
     ) -> Result<T, BrokerError> {
         let _gate = self.kinds.gate(group).lock();
-        self.check_native(group)?;
+        let (now, silence) = (self.clock.monotonic(), self.kinds.native_silence);
+        let leases = self.leases(group, now);
+        let own = |member: &Member| member.conn.id() == conn.id() && leases(member);
+        if pops || self.modes.pops(group) || self.consumers.any_live(group, now, silence, own) {
+            self.check_leases(group, Some(conn.id()))?;
+        } else {
+            self.check_native(group)?;
+        }
         Ok(join())
+    }
+
+    fn check_leases(&self, group: &str, except: Option<u64>) -> Result<(), BrokerError> {
+        if !self.has_natives(group, except) {
+            return Ok(());
+        }
+        let now = self.clock.monotonic();
+        let native = self.is_native(group, now, except);
+        let silence = self.kinds.native_silence;
+        let natives = self.consumers.live(group, now, silence, native);
+        Err(self.refused(group, natives))
     }
 
     /// Whether a member may pull and commit.
@@ -150,14 +181,30 @@ impl Broker {
     /// # Errors
     /// [`BrokerError::GroupMode`] while lease members are alive.
     pub(crate) fn check_native(&self, group: &str) -> Result<(), BrokerError> {
-        let leases = self.lease_members(group);
-        if leases.is_empty() {
+        if !self.has_lease_members(group) {
             return Ok(());
         }
-        Err(self.refused(group, &leases))
+        let (kinds, now) = (&self.kinds, self.clock.monotonic());
+        let mut members = kinds.leases.alive(group, now, kinds.lease_silence);
+        let leases = self.leases(group, now);
+        let silence = kinds.native_silence;
+        members.extend(self.consumers.live(group, now, silence, leases));
+        if members.is_empty() {
+            members.push(WAITING.to_owned());
+        }
+        Err(self.refused(group, members))
     }
 
-    fn refused(&self, group: &str, members: &[String]) -> BrokerError {
+    /// An administrator changed how the group reads a topic.
+    pub(crate) fn mode_changed(&self, group: &str) {
+        let _gate = self.kinds.gate(group).lock();
+        if !self.modes.pops(group) {
+            self.consumers.forget_pops(group);
+        }
+    }
+
+    fn refused(&self, group: &str, mut members: Vec<String>) -> BrokerError {
+        members.truncate(NAMED_MAX);
         self.metrics.group_mode_conflicts.inc();
         BrokerError::GroupMode {
             group: names::shorten(group),

@@ -39,13 +39,21 @@ pub(crate) struct Member {
     pub(crate) seen: Monotonic,
     /// Wall time of the last heartbeat, in ms, for views.
     pub(crate) seen_ms: u64,
-    /// It leases messages (POP) rather than pulling them.
+    /// Its heartbeats say that it leases messages (POP) rather than pulling them.
     pub(crate) pops: bool,
+    /// Its last pop.
+    pub(crate) popped: Option<Monotonic>,
 }
 
 impl Member {
     /// Whether the member counts as present.
     pub(crate) fn is_live(&self, now: Monotonic, silence: std::time::Duration) -> bool {
         !self.conn.is_closed() && now.since(self.seen) < silence
+    }
+
+    /// Whether it leases messages: by its heartbeats, or by a pop within `silence`.
+    pub(crate) fn leases(&self, now: Monotonic, silence: std::time::Duration) -> bool {
+        let lately = |popped| now.since(popped) < silence;
+        self.pops || self.popped.is_some_and(lately)
     }
 }

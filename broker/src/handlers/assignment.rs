@@ -168,6 +168,7 @@ pub(crate) fn set_mode(
     if !set {
         return Err(BrokerError::Full("request mode"));
     }
+    broker.mode_changed(&body.consumer_group);
     broker.save_modes()?;
     tracing::info!(
         topic = body.topic,

@@ -158,7 +158,7 @@ fn create_groups(broker: &Arc<Broker>, body: &HeartbeatBody) {
     }
 }
 
-/// Notes the members. `Some` when a group has lease members: the rest of the heartbeat counts.
+/// Notes the members. `Some` when a group has members of the other kind: the rest of the heartbeat counts.
 fn accept(
     broker: &Arc<Broker>,
     cmd: &Command,
@@ -175,6 +175,7 @@ fn accept(
         seen: broker.clock.monotonic(),
         seen_ms: broker.now_ms(),
         pops: false,
+        popped: None,
     };
     for producer in &body.producer_data_set {
         if !producer.group_name.is_empty() {
@@ -201,18 +202,13 @@ fn accept(
             }),
         };
         let broadcasting = beat.message_model == "BROADCASTING";
-        let pops = broker.modes.pops(group) || beat.consume_type == "CONSUME_POP";
+        let pops = beat.consume_type == "CONSUME_POP";
         let member = Member {
             pops,
             ..member.clone()
         };
         let join = || broker.consumers.heartbeat(group, beat, member);
-        let joined = if pops {
-            Ok(join())
-        } else {
-            broker.enter_native(group, join)
-        };
-        let changed = match joined {
+        let changed = match broker.enter_by_heartbeat(group, conn, pops, join) {
             Ok(changed) => changed,
             Err(error) => {
                 // One that was silent too long lost the group: it must not stand in the list of consumers any more.

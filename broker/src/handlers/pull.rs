@@ -354,17 +354,9 @@ fn code_of(status: ReadStatus, offset: i64) -> (ResponseCode, bool) {
     }
 }
 
-fn answer(broker: &Broker, pull: &Pull, mut outcome: ReadOutcome) -> Command {
-    let (code, _) = code_of(outcome.status, pull.offset);
-    if outcome.records.is_empty() {
-        broker.metrics.get_missed.inc();
-    } else {
-        broker.metrics.get_found.inc();
-        broker
-            .metrics
-            .get_messages
-            .inc_by(outcome.records.len() as u64);
-        broker.metrics.get_bytes.inc_by(outcome.bytes as u64);
+/// Counts what the group got, and where it is.
+fn note(broker: &Broker, pull: &Pull, outcome: &ReadOutcome) {
+    if !outcome.records.is_empty() {
         broker.stats.got(
             &pull.group,
             &pull.topic,
@@ -376,6 +368,24 @@ fn answer(broker: &Broker, pull: &Pull, mut outcome: ReadOutcome) -> Command {
     broker
         .offsets
         .note_pull(&pull.group, &pull.topic, pull.queue_id, outcome.next);
+}
+
+fn answer(broker: &Broker, pull: &Pull, mut outcome: ReadOutcome) -> Command {
+    let (code, _) = code_of(outcome.status, pull.offset);
+    if outcome.records.is_empty() {
+        broker.metrics.get_missed.inc();
+    } else {
+        broker.metrics.get_found.inc();
+        broker
+            .metrics
+            .get_messages
+            .inc_by(outcome.records.len() as u64);
+        broker.metrics.get_bytes.inc_by(outcome.bytes as u64);
+    }
+    // A reader has no group, whatever a group of the name is doing.
+    if pull.reader == Reader::No {
+        note(broker, pull, &outcome);
+    }
     let mut response = Command::response(code).with_remark(outcome.status.name());
     let ext = &mut response.ext;
     ext.put("suggestWhichBrokerId", pull.slow_broker);
@@ -455,7 +465,9 @@ fn recheck(broker: &Arc<Broker>, mut held: HeldPull, left: Duration) {
 pub(crate) fn resume(broker: &Arc<Broker>, held: HeldPull) {
     let HeldPull { pull, to } = held;
     // Its kind may have lost the group while it waited.
-    if let Err(error) = broker.check_native(&pull.group) {
+    if pull.reader == Reader::No
+        && let Err(error) = broker.check_native(&pull.group)
+    {
         return to.send(refusal(&error));
     }
     match read_queue(broker, &pull) {
@@ -466,7 +478,7 @@ pub(crate) fn resume(broker: &Arc<Broker>, held: HeldPull) {
 
 /// Answers the parked pulls of a group on one queue: its position was set.
 pub(crate) fn release_group(broker: &Arc<Broker>, group: &str, topic: &str, queue_id: i32) {
-    let of_group = |held: &HeldPull| held.pull.group == group;
+    let of_group = |held: &HeldPull| held.pull.reader == Reader::No && held.pull.group == group;
     for held in broker.holds.take_of(topic, queue_id, of_group) {
         resume(broker, held);
     }

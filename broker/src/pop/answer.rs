@@ -41,6 +41,8 @@ impl Kind {
 /// The answer to a pop that leased messages.
 pub(super) fn found(broker: &Broker, waiting: Waiting, swept: Swept) {
     let (ask, gantry) = (&waiting.ask, waiting.form == Form::Gantry);
+    let end = swept.durable_at;
+    let bytes = swept.leased.iter().map(|leased| leased.record.len()).sum();
     count(broker, &waiting, &swept);
     let header = PopResponse {
         pop_time_ms: swept.pop_time_ms,
@@ -76,11 +78,14 @@ pub(super) fn found(broker: &Broker, waiting: Waiting, swept: Swept) {
         response = response.with_header(&header).with_body(body);
     }
     // A lease that a kill could undo would hand its messages to a second member while the first works on them.
-    let (end, now) = (broker.store.written(), broker.clock.monotonic());
     let to = waiting.to;
-    broker
-        .durability
-        .when_durable(&broker.store, end, false, now, Waiter::Pop, move |status| {
+    broker.durability.when_durable(
+        &broker.store,
+        end,
+        false,
+        broker.clock.monotonic(),
+        Waiter::Pop(bytes),
+        move |status| {
             to.send(match status {
                 PutStatus::Buffered | PutStatus::Flushed => response,
                 PutStatus::FlushTimeout | PutStatus::Failed => Command::error(
@@ -89,7 +94,8 @@ pub(super) fn found(broker: &Broker, waiting: Waiting, swept: Swept) {
                 )
                 .with_ext("reason", "durability_not_confirmed"),
             });
-        });
+        },
+    );
 }
 
 fn count(broker: &Broker, waiting: &Waiting, swept: &Swept) {

@@ -5,11 +5,11 @@
 //! and given back at once, without counting an attempt: so it lands where the living kind reads, and a crash in between
 //! neither loses nor doubles it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 
 use crate::broker::Broker;
@@ -39,6 +39,8 @@ const LOOK: Duration = Duration::from_secs(2);
 pub(crate) struct Carrier {
     groups: Mutex<BTreeSet<String>>,
     wake: Notify,
+    /// Groups in whose `%RETRY%group` something may wait, so that a pop of any other need not look.
+    retried: RwLock<HashSet<String>>,
 }
 
 impl Carrier {
@@ -46,6 +48,33 @@ impl Carrier {
     pub(super) fn note(&self, group: &str) {
         if self.groups.lock().insert(group.to_owned()) {
             self.wake.notify_one();
+        }
+    }
+
+    fn may_have_retries(&self, group: &str) -> bool {
+        self.retried.read().contains(group)
+    }
+
+    fn note_retry(&self, group: &str) {
+        if !self.may_have_retries(group) {
+            self.retried.write().insert(group.to_owned());
+        }
+    }
+
+    /// A group is gone, or nothing waits for it.
+    pub(super) fn forget_retries(&self, group: &str) {
+        self.retried.write().remove(group);
+    }
+}
+
+/// Finds the groups for which retries wait at the start.
+pub(super) fn recover(broker: &Broker) {
+    for topic in broker.topics.names() {
+        if let Some(group) = topic.strip_prefix(core_names::RETRY_PREFIX)
+            && !group.contains('+')
+            && waits(broker, group, &topic)
+        {
+            broker.pop.carrier.note_retry(group);
         }
     }
 }
@@ -59,7 +88,23 @@ pub(crate) fn kind_changed(broker: &Broker, group: &str) {
 
 /// Something was stored in `%RETRY%group`. On the dispatch thread.
 pub(super) fn native_retry_came(broker: &Broker, group: &str) {
+    broker.pop.carrier.note_retry(group);
     kind_changed(broker, group);
+}
+
+/// Whether a pop of the group has to carry retries of pulling consumers over first. Cheap where none came.
+pub(super) fn is_due(broker: &Broker, group: &str) -> bool {
+    let carrier = &broker.pop.carrier;
+    if !carrier.may_have_retries(group) {
+        return false;
+    }
+    // In this order: one that comes meanwhile is seen, or noted again.
+    carrier.forget_retries(group);
+    let waits = native_retries_wait(broker, group);
+    if waits {
+        carrier.note_retry(group);
+    }
+    waits
 }
 
 /// Carries until the broker stops.
@@ -96,17 +141,17 @@ pub(super) async fn run(broker: Arc<Broker>) {
 
 /// Carries what waits in the retry topics of the kind that is not there. Blocks.
 fn settle_kind(broker: &Arc<Broker>, group: &str) -> Result<(), BrokerError> {
-    if !broker.native_members(group, None).is_empty() {
+    if broker.has_natives(group, None) {
         return to_natives(broker, group);
     }
-    if native_retries_wait(broker, group) && !broker.lease_members(group).is_empty() {
+    if native_retries_wait(broker, group) && broker.has_lease_members(group) {
         return to_leases(broker, group);
     }
     Ok(())
 }
 
 /// Whether messages that pulling consumers gave back wait for the group.
-pub(super) fn native_retries_wait(broker: &Broker, group: &str) -> bool {
+fn native_retries_wait(broker: &Broker, group: &str) -> bool {
     waits(broker, group, &core_names::retry_topic(group))
 }
 

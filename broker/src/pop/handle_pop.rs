@@ -147,11 +147,10 @@ fn parse_pop(
     // Last of all: a refused call keeps nobody alive.
     let member = if gantry {
         let member = label(request.member.as_deref().unwrap_or("gateway"));
-        broker.enter_leases(&request.consumer_group, &member, None)?;
+        broker.enter_leases(&request.consumer_group, &member)?;
         Some(Arc::from(member))
     } else {
-        let client = format!("pop from {}", to.conn().peer());
-        broker.enter_leases(&request.consumer_group, &client, Some(to.conn()))?;
+        broker.enter_pop(&request.consumer_group, to.conn())?;
         None
     };
     let bytes = request
@@ -208,10 +207,9 @@ fn parse_notification(
     };
     if gantry {
         let member = member.as_deref().unwrap_or(WAITING);
-        broker.enter_leases(&request.consumer_group, member, None)?;
+        broker.enter_leases(&request.consumer_group, member)?;
     } else {
-        let client = format!("pop from {}", to.conn().peer());
-        broker.enter_leases(&request.consumer_group, &client, Some(to.conn()))?;
+        broker.enter_pop(&request.consumer_group, to.conn())?;
     }
     let deadline_ms = wait_ms(broker, request.born_time_ms, request.poll_ms, true).unwrap_or(0);
     let ask = Ask {
@@ -278,8 +276,9 @@ pub(super) fn check_group(
 ) -> Result<Arc<Rules>, BrokerError> {
     let config = broker.groups.get(group);
     let found = config.as_ref().map_or(0, |config| config.version());
-    let deleted = broker.groups.deleted_in(group);
-    if let Some(wanted) = known.filter(|wanted| *wanted > found.max(deleted)) {
+    // The common case asks no lock: only who knows a newer version may know of a deletion.
+    let newer = known.filter(|wanted| *wanted > found);
+    if let Some(wanted) = newer.filter(|wanted| *wanted > broker.groups.deleted_in(group)) {
         broker.peers.look();
         return Err(BrokerError::StaleConfig {
             group: core_names::shorten(group),

@@ -127,7 +127,7 @@ fn finish(
         Err(error) => return to.send(error.to_response()),
     };
     let was_full = sweep::is_full(broker, &group, &rules) || broker.pop.waiters.is_limited(&group);
-    broker.settles(&group, &settler(&to));
+    broker.settles(&group, to.conn());
     let settled = match settle_all(broker, &group, &rules, &items) {
         Ok(settled) => settled,
         Err(error) => return to.send(error.to_response()),
@@ -156,11 +156,6 @@ fn finish(
             });
         },
     );
-}
-
-/// Who settles, for the list of members: requests do not say it.
-fn settler(to: &Responder) -> String {
-    format!("settling from {}", to.conn().peer())
 }
 
 fn group_rules(broker: &Broker, group: &str) -> Result<Arc<Rules>, BrokerError> {

@@ -233,7 +233,7 @@ fn read(
 /// first topic goes with the group's first subscription; without any it is kept as a dead letter.
 fn target(broker: &Broker, group: &str, rules: &Rules, topic: String) -> String {
     let own = core_names::retry_topic(group);
-    if !broker.native_members(group, None).is_empty() {
+    if broker.has_natives(group, None) {
         return own;
     }
     if names::origin_of(group, &topic) != Some(own.as_str()) {

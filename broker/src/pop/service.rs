@@ -37,6 +37,7 @@ pub(crate) struct Workers {
 pub(crate) fn start(broker: &Arc<Broker>) -> Result<Workers, std::io::Error> {
     forget_orphans(broker);
     adopt_offsets(broker);
+    carry::recover(broker);
     let owner = broker.clone();
     let revive = std::thread::Builder::new()
         .name("pop-revive".to_owned())
@@ -156,6 +157,9 @@ pub(crate) fn forget(
     topic: Option<&str>,
 ) -> Result<(), BrokerError> {
     let pop = &broker.pop;
+    if let (Some(group), None) = (group, topic) {
+        pop.carrier.forget_retries(group);
+    }
     for waiting in pop.waiters.take_all(|key| {
         group.is_none_or(|group| *key.group == *group)
             && topic.is_none_or(|topic| *key.topic == *topic)

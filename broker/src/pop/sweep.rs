@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use store::PhysicalOffset;
 use wire::receipt::Gap;
 
 use crate::broker::Broker;
@@ -85,6 +86,8 @@ pub(crate) struct Swept {
     pub(crate) member_full: bool,
     /// Messages of the topic that were lost unread.
     pub(crate) gaps: Vec<Gap>,
+    /// Inside its last check point: once the disk holds what is before, it holds that record and all before it.
+    pub(crate) durable_at: PhysicalOffset,
 }
 
 /// Whether the group may get messages now.
@@ -121,11 +124,16 @@ fn member_room(broker: &Broker, ask: &Ask) -> usize {
     usize::try_from(u64::from(ask.member_limit).saturating_sub(held)).unwrap_or(usize::MAX)
 }
 
-/// Leases up to what is asked for.
+/// Leases up to what is asked for. `tells_gaps`: the answer reports losses; without that they stay for one that does.
 ///
 /// # Errors
 /// The group is at its limit, the state table is full, or the store's.
-pub(super) fn lease(broker: &Broker, ask: &Ask, reach: Reach) -> Result<Swept, BrokerError> {
+pub(super) fn lease(
+    broker: &Broker,
+    ask: &Ask,
+    reach: Reach,
+    tells_gaps: bool,
+) -> Result<Swept, BrokerError> {
     let mut swept = Swept {
         pop_time_ms: broker.pop.now_ms(broker.clock.as_ref()),
         ..Swept::default()
@@ -154,7 +162,8 @@ pub(super) fn lease(broker: &Broker, ask: &Ask, reach: Reach) -> Result<Swept, B
             swept.cold |= found.cold;
             bytes = bytes.saturating_sub(found.bytes);
             give_out(broker, ask, kind, slot, locked, found, &mut swept)?;
-            if kind == Kind::Normal
+            if tells_gaps
+                && kind == Kind::Normal
                 && let Some((from, to)) = locked.take_gap()
             {
                 swept.gaps.push(Gap {
@@ -397,6 +406,7 @@ fn give_out(
         .map_err(|_| BrokerError::Internal("check point record"))?;
     let queue = revive_queue(&key.group, &key.topic, key.queue_id);
     let position = pop.append_fact(broker, &draft, queue, point.pop_time_ms)?;
+    swept.durable_at = swept.durable_at.max(position.plus(1));
     pop.apply(locked, slot, position, &point.event(position.get()));
     mirror(broker, slot, locked);
     let id = LeaseId::new(pop.epoch, position.get());

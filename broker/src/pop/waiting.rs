@@ -85,7 +85,7 @@ enum Try {
 
 /// Answers a request now, or parks it until its deadline. On the connection's task; what takes longer is spawned.
 pub(crate) fn begin(broker: &Arc<Broker>, waiting: Waiting) {
-    if carry::native_retries_wait(broker, &waiting.ask.group) {
+    if carry::is_due(broker, &waiting.ask.group) {
         return cold::offload(broker, waiting, |broker, waiting| {
             if let Err(error) = carry::to_leases(broker, &waiting.ask.group) {
                 tracing::warn!(group = %waiting.ask.group, %error, "waiting retries are not taken over yet");
@@ -207,13 +207,20 @@ fn attempt(broker: &Arc<Broker>, waiting: Waiting, reach: Reach) -> Try {
             if waiting.ask.rules.policy.paused {
                 return Try::Nothing(waiting, Swept::default());
             }
-            match sweep::lease(broker, &waiting.ask, reach) {
+            if broker.durability.popped_bytes() as u64 >= broker.config.limits.pop_bytes.0 {
+                broker.metrics.busy.inc();
+                let error = BrokerError::Busy("too many leased messages wait for the disk");
+                answer::refused(waiting, &error);
+                return Try::Done;
+            }
+            let tells_gaps = waiting.form == Form::Gantry;
+            match sweep::lease(broker, &waiting.ask, reach, tells_gaps) {
                 Ok(swept) if !swept.leased.is_empty() => {
                     answer::found(broker, waiting, swept);
                     Try::Done
                 }
                 // A loss is told at once, also where nothing is left.
-                Ok(swept) if !swept.gaps.is_empty() && waiting.form == Form::Gantry => {
+                Ok(swept) if !swept.gaps.is_empty() => {
                     answer::empty(broker, waiting, &swept);
                     Try::Done
                 }

@@ -32,7 +32,7 @@ pub struct Fault {
     pub key: String,
     /// What is wrong and what would be right.
     pub message: String,
-    /// Where the value was set; filled in by [`load`](super::load).
+    /// Where the value was set; filled in by [`load`](super::load()).
     pub source: Option<Source>,
 }
 

@@ -461,3 +461,34 @@ async fn what_retention_deleted_is_a_gap_or_ends_a_strict_read() {
     );
     cluster.stop().await;
 }
+
+/// A group is told of a loss once: its receive does not go on to wait for a message, and lose what it was told.
+#[tokio::test]
+async fn a_receive_that_finds_a_loss_and_no_message_answers_at_once() {
+    let cluster = short_lived().await;
+    let start = text(&browse(&cluster, 0, "").await, "cursor").to_owned();
+    cluster.make("/groups/g", "{}").await;
+    let small = r#"{"filter":{"kind":"tag","expression":"small"},"initialPosition":"earliest"}"#;
+    cluster.make("/groups/g/subscriptions/t", small).await;
+    let large = "x".repeat(8 << 10);
+    for _ in 0..40 {
+        send(&cluster, &large, "big").await;
+    }
+    let end = Instant::now() + Duration::from_secs(15);
+    let strict = format!("from={start}&limit=1&strict=true");
+    while get(&cluster, 0, &strict).await.status == 200 {
+        assert!(Instant::now() < end, "nothing is deleted");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let began = Instant::now();
+    let answer = cluster
+        .ns("POST", "/groups/g/receive?topic=t&wait=20s", "")
+        .await;
+    let took = began.elapsed();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let answer = answer.json();
+    assert_eq!(answer["messages"], Value::Array(Vec::new()));
+    assert_eq!(answer["gap"][0]["reason"], "retention", "{answer}");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    cluster.stop().await;
+}

@@ -64,15 +64,15 @@ impl Puller {
             .await
     }
 
-    /// A pop in the form of RocketMQ, without waiting.
-    async fn pop(&self) -> Command {
+    /// A pop in the form of RocketMQ that waits for so many ms.
+    async fn pop(&self, wait_ms: u64) -> Command {
         let cmd = Command::request(RequestCode::PopMessage)
             .with_ext("consumerGroup", "g")
             .with_ext("topic", "T")
             .with_ext("queueId", -1)
             .with_ext("maxMsgNums", 1)
             .with_ext("invisibleTime", 1_000)
-            .with_ext("pollTime", 0)
+            .with_ext("pollTime", wait_ms)
             .with_ext("bornTime", i64::MAX)
             .with_ext("initMode", 0);
         self.call(cmd).await
@@ -272,7 +272,7 @@ async fn a_client_that_pops_is_of_the_lease_kind_whatever_its_heartbeats_say() {
     let puller = Puller::new(&bench);
     puller.heartbeat().await;
     assert_eq!(
-        puller.pop().await.response_code(),
+        puller.pop(0).await.response_code(),
         ResponseCode::PollingTimeout
     );
     assert!(
@@ -284,11 +284,25 @@ async fn a_client_that_pops_is_of_the_lease_kind_whatever_its_heartbeats_say() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pop_that_waits_is_of_its_kind_to_the_end() {
+    let bench = ready().await;
+    let puller = Puller::new(&bench);
+    puller.heartbeat().await;
+    let beside = async {
+        tokio::time::sleep(SILENCE * 3 / 2).await;
+        bench.pop("g", "T", 1, 0).await
+    };
+    let (waited, beside) = tokio::join!(puller.pop(2_500), beside);
+    assert_eq!(waited.response_code(), ResponseCode::PollingTimeout);
+    assert!(beside.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_stopped_popping_is_what_its_heartbeats_say() {
     let bench = ready().await;
     let puller = Puller::new(&bench);
     puller.heartbeat().await;
-    puller.pop().await;
+    puller.pop(0).await;
     is_conflict(&puller.pull("T", 0).await, "puller@1");
     until("it pulls again", async || {
         let answer = puller.pull("T", 0).await;

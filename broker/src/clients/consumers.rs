@@ -332,14 +332,16 @@ impl Consumers {
         ids.into_iter().collect()
     }
 
-    /// Notes that a member pops; false when there is no such member.
-    pub(crate) fn note_pop(&self, conn_id: u64, group: &str, now: Monotonic) -> bool {
+    /// Notes that a member pops and waits until then; false when there is no such member.
+    pub(crate) fn note_pop(&self, conn_id: u64, group: &str, until: Monotonic) -> bool {
         let mut inner = self.inner.lock();
         let member = inner
             .groups
             .get_mut(group)
             .and_then(|group| group.members.get_mut(&conn_id));
-        member.map(|member| member.popped = Some(now)).is_some()
+        member
+            .map(|member| member.popped = member.popped.max(Some(until)))
+            .is_some()
     }
 
     /// Forgets who popped in a group.

@@ -106,15 +106,20 @@ impl Broker {
         Ok(())
     }
 
-    /// A RocketMQ client pops: its own heartbeats are of its kind.
+    /// A RocketMQ client pops, and waits for that long: its own heartbeats are of its kind.
     ///
     /// # Errors
     /// [`BrokerError::GroupMode`] while other members that pull are alive.
-    pub(crate) fn enter_pop(&self, group: &str, conn: &Connection) -> Result<(), BrokerError> {
+    pub(crate) fn enter_pop(
+        &self,
+        group: &str,
+        conn: &Connection,
+        wait: Duration,
+    ) -> Result<(), BrokerError> {
         let _gate = self.kinds.gate(group).lock();
         self.check_leases(group, Some(conn.id()))?;
-        let now = self.clock.monotonic();
-        if !self.consumers.note_pop(conn.id(), group, now) {
+        let until = self.clock.monotonic() + wait;
+        if !self.consumers.note_pop(conn.id(), group, until) {
             self.lease_member_called(group, &format!("pop from {}", conn.peer()));
         }
         Ok(())

@@ -41,7 +41,7 @@ pub(crate) struct Member {
     pub(crate) seen_ms: u64,
     /// Its heartbeats say that it leases messages (POP) rather than pulling them.
     pub(crate) pops: bool,
-    /// Its last pop.
+    /// The end of its last pop, which may be to come.
     pub(crate) popped: Option<Monotonic>,
 }
 

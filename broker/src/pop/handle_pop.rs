@@ -150,7 +150,8 @@ fn parse_pop(
         broker.enter_leases(&request.consumer_group, &member)?;
         Some(Arc::from(member))
     } else {
-        broker.enter_pop(&request.consumer_group, to.conn())?;
+        let wait = Duration::from_millis(deadline_ms);
+        broker.enter_pop(&request.consumer_group, to.conn(), wait)?;
         None
     };
     let bytes = request
@@ -205,13 +206,14 @@ fn parse_notification(
     } else {
         Arc::new(Filter::All)
     };
+    let deadline_ms = wait_ms(broker, request.born_time_ms, request.poll_ms, true).unwrap_or(0);
     if gantry {
         let member = member.as_deref().unwrap_or(WAITING);
         broker.enter_leases(&request.consumer_group, member)?;
     } else {
-        broker.enter_pop(&request.consumer_group, to.conn())?;
+        let wait = Duration::from_millis(deadline_ms);
+        broker.enter_pop(&request.consumer_group, to.conn(), wait)?;
     }
-    let deadline_ms = wait_ms(broker, request.born_time_ms, request.poll_ms, true).unwrap_or(0);
     let ask = Ask {
         group: request.consumer_group.into(),
         topic: request.topic.into(),

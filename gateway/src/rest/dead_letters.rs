@@ -5,6 +5,7 @@ use super::group_document::Totals;
 use super::topics::finish_list;
 use crate::error::{ApiError, Code};
 use crate::http::Call;
+use crate::memory::Whose;
 use crate::page::limit;
 use crate::render::Members;
 use crate::state::AppState;
@@ -16,8 +17,8 @@ use axum::response::Response;
 use axum::routing::get;
 use std::time::Duration;
 
-/// Characters of `preview`.
-const PREVIEW_MAX: usize = 256;
+/// Of a page, in memory: the properties of 500 letters, most of them shorter.
+const BYTES_MAX: usize = 4 << 20;
 /// Filters of the full list.
 const FILTERS: [&str; 10] = [
     "from",
@@ -109,6 +110,7 @@ pub(crate) async fn list(State(state): State<AppState>, call: Call) -> Result<Re
     };
     let deadline = call.deadline(Duration::ZERO);
     state.upstream.get_group(group, deadline).await?;
+    let held = answer::room(&state, Whose::Group(group), BYTES_MAX, deadline).await?;
     let page = state
         .upstream
         .dead_letters(group, from, limit, deadline)
@@ -127,7 +129,7 @@ pub(crate) async fn list(State(state): State<AppState>, call: Call) -> Result<Re
             .encode(&key, &format!("{queue} {offset} {broker}"), state.now_ms())
     });
     finish_list(&mut out, next);
-    Ok(answer::json(StatusCode::OK, out))
+    Ok(answer::counted(out, held))
 }
 
 fn position(text: &str) -> Result<(String, i32, i64), ApiError> {
@@ -168,14 +170,8 @@ fn show(out: &mut Vec<u8>, letter: &DeadLetter) {
     object.text_or_null("orderingKey", letter.ordering_key.as_deref());
     object.map("properties", &letter.properties);
     object.text("contentType", &letter.content_type);
-    object.number("size", i64::try_from(letter.body.len()).unwrap_or(i64::MAX));
-    match std::str::from_utf8(&letter.body) {
-        Ok(text) => object.text(
-            "preview",
-            &text.chars().take(PREVIEW_MAX).collect::<String>(),
-        ),
-        Err(_) => object.raw("preview", b"null"),
-    }
+    object.number("size", i64::try_from(letter.size).unwrap_or(i64::MAX));
+    object.text_or_null("preview", letter.preview.as_deref());
     object.text("status", "open");
     object.raw("resolution", b"null");
     object.number("redriveCount", 0);

@@ -185,20 +185,23 @@ impl Drop for Popped {
         let Some(giver) = self.giver.take() else {
             return;
         };
-        let items: Vec<Settlement> = self
-            .take()
-            .into_iter()
-            .map(|m| Settlement {
-                lease: m.lease,
-                op: SettleOp::Suspend,
-            })
-            .collect();
-        let tracker = giver.upstream.0.options.tracker.clone();
+        giver.give_back(self.take().into_iter().map(|m| m.lease).collect());
+    }
+}
+
+impl Giver {
+    /// Makes messages visible at once, their attempt not counted.
+    fn give_back(self, leases: Vec<Lease>) {
+        let suspend = |lease| Settlement {
+            lease,
+            op: SettleOp::Suspend,
+        };
+        let items: Vec<Settlement> = leases.into_iter().map(suspend).collect();
+        let tracker = self.upstream.0.options.tracker.clone();
         tracker.spawn(async move {
             let deadline = Instant::now() + Duration::from_secs(5);
-            giver
-                .upstream
-                .settle(&giver.scope, &giver.group, &items, deadline)
+            self.upstream
+                .settle(&self.scope, &self.group, &items, deadline)
                 .await;
         });
     }
@@ -490,7 +493,10 @@ impl Upstream {
         let (giver, deadline) = (self.giver(request), request.deadline);
         let task = self.0.options.tracker.spawn(async move {
             let response = upstream.call(&broker.addr, command, deadline).await?;
-            upstream.read_pop(&response, &broker.name, &topic, &group, giver)
+            let (body, reader) = (response.body.to_bytes(), upstream.clone());
+            let read =
+                move || reader.read_pop(&response, &broker.name, &topic, &group, max_bytes, giver);
+            upstream.reading(&body, read).await
         });
         let _call = BrokerCall::begin();
         task.await
@@ -503,6 +509,7 @@ impl Upstream {
         broker: &str,
         topic: &str,
         group: &GroupDetail,
+        max_bytes: u32,
         giver: Giver,
     ) -> Result<Popped, ApiError> {
         let mut popped = Popped::default();
@@ -529,9 +536,15 @@ impl Upstream {
             group: &giver.group,
             receipts: &self.0.options.receipts,
             max_attempts: group.spec.max_attempts,
+            max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
             now_ms: i64::try_from(self.now_ms()).unwrap_or(i64::MAX),
         };
-        popped.messages = decode::deliveries(response, &context)?;
+        let (messages, left) = decode::deliveries(response, &context)?;
+        popped.messages = messages;
+        popped.more |= !left.is_empty();
+        if !left.is_empty() {
+            giver.clone().give_back(left);
+        }
         popped.more |= response
             .ext
             .optional::<i64>("restNum")

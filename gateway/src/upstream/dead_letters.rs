@@ -1,8 +1,10 @@
 //! The plain list of dead letters: `%DLQ%group` read from its queues, without a lease and without a trace.
 
 use super::decode::{self, Content};
+use super::inflating::unreadable;
 use super::{Upstream, mapping, time_left};
 use crate::error::{ApiError, Code};
+use bytes::Bytes;
 use tokio::time::Instant;
 use wire::message::names;
 use wire::message::record::RecordView;
@@ -14,6 +16,8 @@ const READER_GROUP: &str = "TOOLS_CONSUMER";
 const SUBSCRIPTION_IN_HEADER: i32 = 4;
 /// Records of one pull.
 const PULL_MAX: usize = 32;
+/// Characters of a preview.
+const PREVIEW_MAX: usize = 256;
 
 /// One dead letter.
 #[derive(Clone, Debug)]
@@ -50,8 +54,10 @@ pub struct DeadLetter {
     pub properties: Vec<(String, String)>,
     /// Content type.
     pub content_type: String,
-    /// The body.
-    pub body: bytes::Bytes,
+    /// Bytes of the body.
+    pub size: usize,
+    /// The first characters of a body that is text.
+    pub preview: Option<String>,
 }
 
 /// A page of dead letters and where the next begins: (broker, queue, offset).
@@ -158,16 +164,12 @@ impl Upstream {
         let next: Option<i64> = response.ext.optional("nextBeginOffset").ok().flatten();
         match response.response_code() {
             ResponseCode::Success => {
-                let body = response.body.to_bytes();
-                let mut last = offset;
-                for record in RecordView::each(&body) {
-                    let record = record.map_err(|_| {
-                        ApiError::new(Code::Internal, "the broker's answer cannot be read")
-                    })?;
-                    last = record.queue_offset + 1;
-                    let content = decode::content(&record, &body);
-                    out.push(letter(&record, broker, content));
-                }
+                let (body, broker) = (response.body.to_bytes(), broker.to_owned());
+                let letters = self
+                    .reading(&body.clone(), move || letters(&body, &broker))
+                    .await?;
+                let last = letters.last().map_or(offset, |(at, _)| at + 1);
+                out.extend(letters.into_iter().map(|(_, letter)| letter));
                 Ok(next.unwrap_or(last).max(offset + 1))
             }
             ResponseCode::PullNotFound
@@ -176,6 +178,25 @@ impl Upstream {
             _ => Err(mapping::answer(&response, mapping::About::Topic(topic))),
         }
     }
+}
+
+/// The letters of an answer and their offsets; only one body is inflated at a time.
+///
+/// # Errors
+/// `internal` for an answer that cannot be read.
+fn letters(body: &Bytes, broker: &str) -> Result<Vec<(i64, DeadLetter)>, ApiError> {
+    let letter = |record: RecordView<'_>| {
+        let content = decode::content(&record, body);
+        (record.queue_offset, letter(&record, broker, content))
+    };
+    RecordView::each(body)
+        .map(|record| record.map(letter).map_err(|_| unreadable()))
+        .collect()
+}
+
+fn preview(body: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(body).ok()?;
+    Some(text.chars().take(PREVIEW_MAX).collect())
 }
 
 fn letter(record: &RecordView<'_>, broker: &str, content: Content) -> DeadLetter {
@@ -201,6 +222,7 @@ fn letter(record: &RecordView<'_>, broker: &str, content: Content) -> DeadLetter
         ordering_key: content.ordering_key,
         properties: content.properties,
         content_type: content.content_type,
-        body: content.body,
+        size: content.body.len(),
+        preview: preview(&content.body),
     }
 }

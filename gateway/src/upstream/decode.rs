@@ -2,7 +2,8 @@
 
 use super::Scope;
 use super::consumer::{Delivery, LastError, Lease};
-use crate::error::{ApiError, Code};
+use super::inflating::{InflateRoom, unreadable};
+use crate::error::ApiError;
 use crate::receipt::ReceiptKeys;
 use crate::render::guess_content_type;
 use bytes::Bytes;
@@ -21,21 +22,24 @@ pub(super) struct Context<'a> {
     pub(super) group: &'a str,
     pub(super) receipts: &'a ReceiptKeys,
     pub(super) max_attempts: u32,
+    /// Of inflated bodies.
+    pub(super) max_bytes: usize,
     pub(super) now_ms: i64,
 }
 
-/// The messages of a pop answer, in order.
+/// The messages of a pop answer, in order, and the leases of those whose bodies inflate beyond what was asked for.
 ///
 /// # Errors
 /// `internal` for an answer that cannot be read.
 pub(super) fn deliveries(
     response: &Command,
     context: &Context<'_>,
-) -> Result<Vec<Delivery>, ApiError> {
+) -> Result<(Vec<Delivery>, Vec<Lease>), ApiError> {
     let body = response.body.to_bytes();
-    let unreadable = |why: &str| {
+    let mut room = InflateRoom::new(context.max_bytes);
+    let unreadable_because = |why: &str| {
         tracing::error!(broker = context.broker, why, "pop answer cannot be read");
-        ApiError::new(Code::Internal, "the broker's answer cannot be read")
+        unreadable()
     };
     let mut leases = response
         .ext
@@ -49,16 +53,36 @@ pub(super) fn deliveries(
         .ok()
         .flatten()
         .unwrap_or(context.now_ms);
-    let mut out = Vec::new();
+    let (mut out, mut left) = (Vec::new(), Vec::new());
     for record in RecordView::each(&body) {
-        let record = record.map_err(|e| unreadable(&e.to_string()))?;
-        let lease = leases
+        let record = record.map_err(|e| unreadable_because(&e.to_string()))?;
+        let entry = leases
             .next()
             .and_then(lease_entry)
-            .ok_or_else(|| unreadable("fewer leases than messages"))?;
-        out.push(delivery(&record, &body, &lease, popped_at, context));
+            .ok_or_else(|| unreadable_because("fewer leases than messages"))?;
+        let lease = Lease {
+            broker: context.broker.to_owned(),
+            topic: record.topic.to_owned(),
+            queue_id: entry.queue_id,
+            queue_offset: entry.queue_offset,
+            lease_id: entry.lease_id,
+            attempt: entry.attempt,
+            delivered_at_ms: popped_at,
+        };
+        let content = if left.is_empty() {
+            room.content(&record, &body)
+        } else {
+            None
+        };
+        match content {
+            Some(content) => {
+                let until_ms = entry.visible_at_ms;
+                out.push(delivery(&record, content, lease, until_ms, context));
+            }
+            None => left.push(lease),
+        }
     }
-    Ok(out)
+    Ok((out, left))
 }
 
 /// `retryFlag queueId queueOffset leaseId attempt visibleAtMs`
@@ -85,21 +109,11 @@ fn lease_entry(text: &str) -> Option<LeaseEntry> {
 
 fn delivery(
     record: &RecordView<'_>,
-    source: &Bytes,
-    entry: &LeaseEntry,
-    popped_at: i64,
+    content: Content,
+    lease: Lease,
+    invisible_until_ms: i64,
     context: &Context<'_>,
 ) -> Delivery {
-    let lease = Lease {
-        broker: context.broker.to_owned(),
-        topic: record.topic.to_owned(),
-        queue_id: entry.queue_id,
-        queue_offset: entry.queue_offset,
-        lease_id: entry.lease_id,
-        attempt: entry.attempt,
-        delivered_at_ms: popped_at,
-    };
-    let content = content(record, source);
     let first_pop = record
         .property(names::FIRST_POP_TIME)
         .and_then(|t| t.parse().ok());
@@ -107,10 +121,10 @@ fn delivery(
         receipt: context
             .receipts
             .encode(context.scope, context.group, &lease),
+        first_delivered_at_ms: first_pop.unwrap_or(lease.delivered_at_ms),
         lease,
         broker: context.broker.to_owned(),
-        first_delivered_at_ms: first_pop.unwrap_or(popped_at),
-        invisible_until_ms: entry.visible_at_ms,
+        invisible_until_ms,
         max_attempts: context.max_attempts,
         last_error: last_error(record),
         message_id: content.message_id,

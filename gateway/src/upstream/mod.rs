@@ -6,6 +6,7 @@ pub mod consumer;
 mod dead_letters;
 mod decode;
 mod groups;
+mod inflating;
 pub mod mapping;
 mod notify;
 mod peek;
@@ -82,7 +83,7 @@ struct Inner {
     stale: stale::StaleConfig,
     /// Held while a topic or subscription is made by being used.
     creating: tokio::sync::Mutex<()>,
-    /// Taken by pages that are inflated.
+    /// Taken by answers that are inflated.
     inflating: Arc<Semaphore>,
 }
 
@@ -100,7 +101,7 @@ impl Upstream {
             notifier: notify::Notifier::default(),
             stale: stale::StaleConfig::default(),
             creating: tokio::sync::Mutex::new(()),
-            inflating: Arc::new(Semaphore::new(read::INFLATING_MAX)),
+            inflating: Arc::new(Semaphore::new(inflating::AT_A_TIME)),
         }))
     }
 

@@ -9,6 +9,7 @@ use wire::{Command, RequestCode, ResponseCode};
 
 use super::consumer::{LastError, UNREACHABLE, leave_out, left_out, unregistered};
 use super::decode::{self, Content};
+use super::inflating::{InflateRoom, unreadable};
 use super::routes::Broker;
 use super::{Upstream, mapping};
 use crate::error::{ApiError, Code};
@@ -81,7 +82,11 @@ impl Upstream {
                 .with_ext("maxMsgNums", u64::try_from(limit).unwrap_or(1))
                 .with_ext("maxBytes", u64::try_from(share).unwrap_or(1));
             let answer = self.call(&broker.addr, command, deadline).await;
-            answer.and_then(|answer| read(&answer, &broker.name, group, topic))
+            let answer = answer?;
+            let (broker, group, topic) = (broker.name.clone(), group.to_owned(), topic.clone());
+            let body = answer.body.to_bytes();
+            let read = move || read(&answer, &broker, &group, &topic, share);
+            self.reading(&body, read).await
         });
         let several = asked.len() > 1;
         let (mut page, mut last) = (PeekPage::default(), None);
@@ -129,7 +134,13 @@ fn place(message: &Peeked) -> (i64, &str, i32, i64) {
     (c.stored_at_ms, &message.broker, c.queue_id, c.queue_offset)
 }
 
-fn read(answer: &Command, broker: &str, group: &str, topic: &str) -> Result<PeekPage, ApiError> {
+fn read(
+    answer: &Command,
+    broker: &str,
+    group: &str,
+    topic: &str,
+    max_bytes: usize,
+) -> Result<PeekPage, ApiError> {
     let mut page = PeekPage {
         paused: answer.ext.bool("paused"),
         ..PeekPage::default()
@@ -144,21 +155,25 @@ fn read(answer: &Command, broker: &str, group: &str, topic: &str) -> Result<Peek
     }
     let left: Option<i64> = answer.ext.optional("restNum").ok().flatten();
     page.more = left.is_some_and(|n| n > 0);
-    let unreadable = || ApiError::new(Code::Internal, "the broker's answer cannot be read");
     let entries = answer.ext.get("entries").unwrap_or_default();
     // `retryFlag queueId queueOffset attempt`, one a message in body order.
     let mut attempts = entries
         .split(';')
         .map(|e| e.rsplit(' ').next()?.parse::<u32>().ok());
     let body = answer.body.to_bytes();
+    let mut room = InflateRoom::new(max_bytes);
     for record in RecordView::each(&body) {
         let record = record.map_err(|_| unreadable())?;
+        let Some(content) = room.content(&record, &body) else {
+            page.more = true;
+            break;
+        };
         page.messages.push(Peeked {
             broker: broker.to_owned(),
             attempt: attempts.next().flatten().ok_or_else(unreadable)?,
             last_error: decode::last_error(&record),
             born_at_ms: record.born_ts_ms,
-            content: decode::content(&record, &body),
+            content,
         });
     }
     Ok(page)

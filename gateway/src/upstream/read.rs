@@ -8,17 +8,16 @@ use tokio::time::Instant;
 use wire::message::record::RecordView;
 use wire::{Command, RequestCode, ResponseCode};
 
-use super::decode::{self, Content};
+use super::decode::Content;
+use super::inflating::{InflateRoom, unreadable};
 use super::{Upstream, mapping};
-use crate::error::{ApiError, Code};
+use crate::error::ApiError;
 
 /// Bit of the pull flag: wait for a message (RocketMQ 5.4.0 PullSysFlag).
 const SUSPEND: i32 = 2;
 /// The answer may be this much later than the wait asked for.
 const WAIT_SLACK: Duration = Duration::from_secs(5);
 
-/// Pages that are inflated at a time.
-pub(super) const INFLATING_MAX: usize = 8;
 /// Bytes of a record besides its content.
 const OVERHEAD: usize = 512;
 
@@ -150,18 +149,9 @@ impl Upstream {
             ..Page::default()
         };
         let (body, broker) = (response.body.to_bytes(), Arc::clone(&at.broker));
-        let deflated = |r: Result<RecordView<'_>, _>| r.is_ok_and(|r| decode::is_deflated(&r));
-        if !RecordView::each(&body).any(deflated) {
-            return filled(page, &body, &broker, amount.bytes);
-        }
-        // Inflating takes its time, and its memory until it is counted.
-        let place = Arc::clone(&self.0.inflating).acquire_owned().await.ok();
         let bytes = amount.bytes;
-        let filling = tokio::task::spawn_blocking(move || {
-            let _place = place;
-            filled(page, &body, &broker, bytes)
-        });
-        filling.await.map_err(|_| unreadable())?
+        self.reading(&body.clone(), move || filled(page, &body, &broker, bytes))
+            .await
     }
 
     /// Offsets and store times of matching messages, tags compared as texts.
@@ -218,18 +208,14 @@ impl Upstream {
 /// # Errors
 /// `internal` for an answer that cannot be read.
 fn filled(mut page: Page, body: &Bytes, broker: &Arc<str>, bytes: usize) -> Result<Page, ApiError> {
-    let mut inflated = 0;
+    let mut room = InflateRoom::new(bytes);
     for record in RecordView::each(body) {
         let record = record.map_err(|_| unreadable())?;
-        let content = decode::content(&record, body);
-        if decode::is_deflated(&record) {
-            inflated += content.body.len();
-            if inflated > bytes && !page.records.is_empty() {
-                page.next = record.queue_offset;
-                page.next_stored_at_ms = Some(record.store_ts_ms);
-                break;
-            }
-        }
+        let Some(content) = room.content(&record, body) else {
+            page.next = record.queue_offset;
+            page.next_stored_at_ms = Some(record.store_ts_ms);
+            break;
+        };
         page.records.push(Arc::new(Record {
             broker: Arc::clone(broker),
             queue_id: record.queue_id,
@@ -241,10 +227,6 @@ fn filled(mut page: Page, body: &Bytes, broker: &Arc<str>, bytes: usize) -> Resu
         }));
     }
     Ok(page)
-}
-
-fn unreadable() -> ApiError {
-    ApiError::new(Code::Internal, "the broker's answer cannot be read")
 }
 
 fn request(at: &QueueAt, amount: Amount<'_>) -> Command {

@@ -55,7 +55,9 @@ async fn no_more_is_inflated_than_was_asked_for_and_the_rest_comes_later() {
     let group = r#"{"initialPosition":"earliest","retry":{"maxAttempts":1}}"#;
     cluster.make("/groups/g", group).await;
     cluster.make("/groups/g/subscriptions/t", "{}").await;
-    let native = Native::connect(cluster.brokers[0].addrs().listen).await.unwrap();
+    let native = Native::connect(cluster.brokers[0].addrs().listen)
+        .await
+        .unwrap();
     for number in 0..5 {
         send(&native, number).await;
     }

@@ -4,7 +4,11 @@
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
+
+/// A client that takes no more than this of an answer, bytes a second, counts as one that takes nothing.
+const SLOWEST: u32 = 1_024;
 
 /// Answers under way on a connection, and since when each waits for its client. As many as there are streams.
 #[derive(Clone, Debug, Default)]
@@ -44,10 +48,13 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Some of it was written.
-    pub(super) fn moved(&self) {
-        let mut open = self.stalled.0.lock();
-        open.since.insert(self.id, Instant::now());
+    /// So many bytes of it were written.
+    pub(super) fn moved(&self, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let gained = Duration::from_secs(1) * bytes / SLOWEST;
+        if let Some(since) = self.stalled.0.lock().since.get_mut(&self.id) {
+            *since = (*since + gained).min(Instant::now());
+        }
     }
 }
 
@@ -60,7 +67,6 @@ impl Drop for Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
     async fn the_answer_that_waits_longest_counts_until_it_moves_or_ends() {
@@ -72,7 +78,9 @@ mod tests {
         let second = stalled.begin();
         assert_eq!(stalled.longest(), Some(begin));
         tokio::time::advance(Duration::from_secs(5)).await;
-        first.moved();
+        first.moved(2_048);
+        assert_eq!(stalled.longest(), Some(begin + Duration::from_secs(2)));
+        first.moved(usize::MAX);
         assert_eq!(stalled.longest(), Some(begin + Duration::from_secs(5)));
         drop(second);
         assert_eq!(stalled.longest(), Some(begin + Duration::from_secs(10)));

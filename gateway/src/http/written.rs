@@ -88,7 +88,7 @@ impl Buf for Part {
             unwritten.wrote(count);
         }
         if let Some(waiting) = &self.heard.waiting {
-            waiting.moved();
+            waiting.moved(count);
         }
     }
 }

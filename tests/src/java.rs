@@ -2,6 +2,8 @@
 //! `tests/interop/go` and `tests/interop/cpp`. All take the same arguments and print the same lines.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -151,10 +153,11 @@ impl Java {
 
     /// Starts a consumer and returns when it has started; the rest of its lines by [`Consumer::rest`].
     pub async fn consumer(&self, args: &[&str]) -> Result<Consumer> {
+        let errors = tempfile::tempfile()?;
         let mut child = self
             .command(args)
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stderr(errors.try_clone()?)
             .spawn()?;
         let mut lines = BufReader::new(child.stdout.take().context("stdout is piped")?).lines();
         // a first message may come before the program has said that it is ready
@@ -173,10 +176,9 @@ impl Java {
             .await
             .context("consumer did not start")??;
         if !ready {
-            let output = child.wait_with_output().await?;
             bail!(
                 "consumer {args:?} ended before it was ready\n{}",
-                String::from_utf8_lossy(&output.stderr)
+                said(errors)
             );
         }
         early.reverse();
@@ -184,7 +186,18 @@ impl Java {
             child,
             early,
             lines,
+            errors,
         })
+    }
+}
+
+/// What a program wrote to its standard error.
+fn said(mut errors: File) -> String {
+    let mut text = Vec::new();
+    let read = errors.rewind().and_then(|()| errors.read_to_end(&mut text));
+    match read {
+        Ok(_) => String::from_utf8_lossy(&text).into_owned(),
+        Err(error) => error.to_string(),
     }
 }
 
@@ -238,6 +251,8 @@ pub struct Consumer {
     /// What it printed before it was ready, the last first.
     early: Vec<Value>,
     lines: tokio::io::Lines<BufReader<ChildStdout>>,
+    /// Its standard error.
+    errors: File,
 }
 
 impl Consumer {
@@ -250,12 +265,13 @@ impl Consumer {
             }
             anyhow::Ok(())
         };
-        tokio::time::timeout(LIMIT, reading)
-            .await
-            .context("consumer did not end")??;
+        let Ok(read) = tokio::time::timeout(LIMIT, reading).await else {
+            bail!("consumer did not end\n{}", said(self.errors));
+        };
+        read?;
         let status = self.child.wait().await?;
         if !status.success() {
-            bail!("consumer ended with {status}");
+            bail!("consumer ended with {status}\n{}", said(self.errors));
         }
         Ok(all)
     }

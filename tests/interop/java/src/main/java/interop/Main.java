@@ -21,9 +21,20 @@ public final class Main {
     private Main() {
     }
 
-    public static void main(String[] args) throws Exception {
+    public static void main(String[] args) {
         String command = args.length == 0 ? "" : args[0];
         String[] rest = args.length == 0 ? args : Arrays.copyOfRange(args, 1, args.length);
+        try {
+            run(command, rest);
+        } catch (Throwable failed) {
+            // threads of the client would keep the process alive
+            failed.printStackTrace();
+            System.exit(1);
+        }
+        System.exit(0);
+    }
+
+    private static void run(String command, String[] rest) throws Exception {
         switch (command) {
             case "produce" -> Produce.run(new Options(rest));
             case "consume" -> Consume.run(new Options(rest));
@@ -35,6 +46,5 @@ public final class Main {
                 System.exit(2);
             }
         }
-        System.exit(0);
     }
 }

@@ -11,6 +11,7 @@ mod ws_support;
 
 use std::time::{Duration, Instant};
 
+use node::ByteSize;
 use serde_json::{Value, json};
 use support::{Cluster, text};
 use ws_support::client::{Got, Socket, open};
@@ -277,6 +278,37 @@ async fn a_reader_without_credit_holds_no_memory() {
         .await;
     let got = frames(&mut socket, |f| count(f) == 4).await;
     assert_eq!(texts(&got), ["m1", "m2", "m3", "m4"]);
+    cluster.stop().await;
+}
+
+/// Readers on one socket that wait for their turn forget what they have read ahead: of enough of them it would be all
+/// the memory there is, and nobody would have a turn any more.
+#[tokio::test]
+async fn readers_that_wait_for_their_turn_hold_no_memory() {
+    const READERS: usize = 20;
+    const MESSAGES: usize = 80;
+    let cluster = Cluster::start_with(1, 1, |config| {
+        config.message_max = ByteSize::mib(1);
+        config.answers_max = ByteSize::mib(2);
+    })
+    .await;
+    cluster.make("/topics/t", r#"{"queues":2}"#).await;
+    let large = "x".repeat(8 << 10);
+    for _ in 0..MESSAGES {
+        send(&cluster, &large, json!({})).await;
+    }
+    let mut socket = open(cluster.addr()).await;
+    for i in 0..READERS {
+        let fields = json!({"sub": format!("r{i}"), "from": "earliest", "credit": 1_000});
+        assert_eq!(subscribe(&mut socket, fields).await["op"], "ok");
+    }
+    let mut left = READERS * MESSAGES;
+    while left > 0 {
+        let Got::Frame(frame) = socket.next(Duration::from_secs(5)).await else {
+            panic!("{left} messages do not come");
+        };
+        left -= count(&[frame]);
+    }
     cluster.stop().await;
 }
 

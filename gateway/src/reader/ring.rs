@@ -259,24 +259,12 @@ impl Ring {
 mod tests {
     use super::*;
 
-    fn queue(id: i32) -> QueueView {
-        QueueView {
-            broker: "a".into(),
-            addr: "x".into(),
-            id,
-            min: 0,
-            max: 0,
-            earliest_at_ms: -1,
-            epoch: 1,
-        }
-    }
-
     #[test]
     fn what_leaves_the_ring_moves_its_base() {
         let mut ring = Ring::default();
-        assert_eq!(ring.add(&queue(0), 5), Some(0));
-        assert_eq!(ring.add(&queue(1), 7), Some(1));
-        assert_eq!(ring.add(&queue(0), 9), None);
+        assert_eq!(ring.add(&QueueView::for_test(0), 5), Some(0));
+        assert_eq!(ring.add(&QueueView::for_test(1), 7), Some(1));
+        assert_eq!(ring.add(&QueueView::for_test(0), 9), None);
         ring.push(0, 6, 0, Vec::new(), 600);
         ring.push(1, 8, 0, Vec::new(), 600);
         assert!(ring.reaches(&[5, 7]) && !ring.reaches(&[4, 7]) && !ring.reaches(&[5]));
@@ -297,7 +285,7 @@ mod tests {
     #[test]
     fn encoded_forms_count_as_the_batch_they_belong_to() {
         let mut ring = Ring::default();
-        ring.add(&queue(0), 0);
+        ring.add(&QueueView::for_test(0), 0);
         for at in 0..3 {
             let records = vec![Arc::new(Record::for_test(0, at, 0, None, 1_000))];
             ring.push(0, at + 1, 0, records, 10_000);

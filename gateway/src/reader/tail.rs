@@ -143,6 +143,26 @@ impl Joined {
     }
 }
 
+#[cfg(test)]
+impl Joined {
+    /// A tail with this ring, which nothing is added to.
+    pub(crate) fn for_test(state: &AppState, ring: Ring) -> Self {
+        let tail = Tail {
+            topic: "t".into(),
+            ring: RwLock::new(ring),
+            version: watch::channel(0).0,
+            look: Notify::new(),
+            stop: CancellationToken::new(),
+            shared: Arc::default(),
+        };
+        Self {
+            tail: Arc::new(tail),
+            cell: Arc::default(),
+            state: state.clone(),
+        }
+    }
+}
+
 impl std::ops::Deref for Joined {
     type Target = Tail;
     fn deref(&self) -> &Tail {

@@ -28,6 +28,22 @@ pub(crate) struct QueueView {
     pub(crate) epoch: u64,
 }
 
+#[cfg(test)]
+impl QueueView {
+    /// An empty queue of the broker `a`.
+    pub(crate) fn for_test(id: i32) -> Self {
+        Self {
+            broker: "a".into(),
+            addr: "x".into(),
+            id,
+            min: 0,
+            max: 0,
+            earliest_at_ms: -1,
+            epoch: 1,
+        }
+    }
+}
+
 /// All queues, by broker name, then id.
 #[derive(Clone, Debug)]
 pub(crate) struct TopicView {

@@ -64,8 +64,8 @@ impl Reading {
             };
             tokio::select! {
                 biased;
-                result = reading => Done::Event(Event::Chunk { sub, result: result.map_err(|e| refusal(&e)) }),
                 () = stop.cancelled() => Done::Nothing,
+                result = reading => Done::Event(Event::Chunk { sub, result: result.map_err(|e| refusal(&e)) }),
             }
         })
     }

@@ -21,8 +21,15 @@ const PAUSE: Duration = Duration::from_secs(1);
 impl Feed {
     /// A step towards the live tail: old messages from the brokers. `None` = look again.
     pub(super) async fn catch_up(&mut self, wanted: Wanted) -> Result<Option<Chunk>, ApiError> {
-        let turn = self.turn().await;
-        // What was read ahead is forgotten rather than held while there is no memory for more.
+        // What was read ahead is forgotten rather than held while it waits for a turn, or while there is no memory for
+        // more: those who have a turn may wait for that very memory.
+        let turn = match Arc::clone(&self.options.turns).try_acquire_owned() {
+            Ok(turn) => Some(turn),
+            Err(_) => {
+                self.merge = None;
+                self.turn().await
+            }
+        };
         let kept = self.merge.take().filter(|(m, _)| !m.is_done());
         let kept = kept.and_then(|(merge, mut held)| {
             let missing = (BUFFER_MAX + CHUNK_ROOM).saturating_sub(held.bytes());
@@ -85,8 +92,8 @@ impl Feed {
         };
         let (count, bytes) = chunk.text.as_ref().map_or((0, 0), |t| (t.count, t.bytes));
         let more = wanted.max > count && wanted.bytes.is_none_or(|left| left > bytes);
-        if more && !stuck && !merge.is_done() {
-            // More is wanted at once: what was read ahead is kept for it.
+        if more && !stuck && !merge.is_done() && !self.state.answers.is_short() {
+            // More is wanted soon: what was read ahead is kept for it while there is enough for others.
             let ahead = self.state.answers.hold(merge.ahead());
             self.merge = Some((merge, ahead));
         }

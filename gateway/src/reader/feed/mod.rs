@@ -345,6 +345,59 @@ impl Feed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
+    use crate::reader::ring::Ring;
+    use crate::reader::view::QueueView;
+    use crate::receipt::ReceiptKeys;
+    use clock::SystemClock;
+    use node::Context;
+
+    /// A feed at the beginning of a ring of one queue.
+    fn in_ring(ring: Ring, max_rate: u32) -> Feed {
+        let context = Context::quiet(Arc::new(SystemClock::new()));
+        let keys = ReceiptKeys::new(&[(1, [7; 32])]);
+        let state = AppState::new(Config::default(), &context, keys);
+        Feed {
+            tail: Joined::for_test(&state, ring),
+            state,
+            options: FeedOptions {
+                topic: "t".into(),
+                filter: None,
+                format: BodyFormat::Auto,
+                max_rate: Some(max_rate),
+                latest_by_key: false,
+                turns: Arc::new(Semaphore::new(1)),
+            },
+            places: vec![0],
+            number: Some(0),
+            aligned: false,
+            known: 1,
+            merge: None,
+            pace: Some(Pace::new(max_rate, Instant::now())),
+            told: State::Active,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_thinned_feed_gives_what_follows_deleted_messages_in_a_batch() {
+        let mut ring = Ring::default();
+        ring.add(&QueueView::for_test(0), 0);
+        let record = |at| Arc::new(Record::for_test(0, at, 0, None, 1));
+        ring.push(0, 7, 5, vec![record(5), record(6)], 1 << 20);
+        let mut feed = in_ring(ring, 10);
+        let mut wanted = Wanted {
+            max: 10,
+            bytes: None,
+            skip: false,
+        };
+        let chunk = feed.next(&mut wanted).await.unwrap();
+        assert_eq!(
+            (chunk.gaps[0].reason, chunk.gaps[0].skipped),
+            (GapReason::Retention, 5)
+        );
+        let chunk = feed.next(&mut wanted).await.unwrap();
+        assert_eq!(chunk.text.map(|text| text.count), Some(2));
+    }
 
     fn size<F>(_: impl FnOnce(Feed, Wanted) -> F) -> usize {
         size_of::<F>()

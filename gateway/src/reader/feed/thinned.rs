@@ -48,8 +48,9 @@ impl Feed {
                 return Step::Behind;
             };
             let batches = (first..ring.end()).filter_map(|n| ring.get(n));
-            // Up to a batch that is no plain run.
-            let plain = batches.take_while(|b| b.to >= b.from && b.deleted == 0);
+            // Up to a batch that is no plain run; the first may be one whose deletions are told.
+            let told = |b: &Batch| b.deleted == 0 || self.place(b.queue) > b.from;
+            let plain = batches.take_while(|b| b.to >= b.from && told(b));
             let filter = self.options.filter.as_ref();
             let of = |b: &Arc<Batch>| {
                 let (queue, at) = (b.queue, self.place(b.queue));

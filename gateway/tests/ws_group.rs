@@ -8,13 +8,15 @@
 mod ws_support;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use gateway::memory::Whose;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use ws_support::Cluster;
 use ws_support::client::{Got, LONG, open};
 use ws_support::group::{receipts, send_many, subscribe, texts};
+use ws_support::{Cluster, config};
 
 const QUIET: Duration = Duration::from_millis(400);
 
@@ -710,6 +712,54 @@ async fn what_never_reached_the_socket_is_no_attempt() {
         messages.iter().all(|message| message["attempt"] == 1),
         "{messages:?}"
     );
+}
+
+/// A lease begins when the messages are taken, not when the socket began to wait for memory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_comes_after_a_wait_for_memory_is_delivered() {
+    let cluster = Cluster::start().await;
+    send_many(&cluster, "orders", 1).await;
+    let answers = &cluster.gateway.state().answers;
+    let all = answers.hold(usize::try_from(config().answers_max.bytes()).unwrap());
+    let mut socket = open(cluster.gateway.addr).await;
+    let lease = json!({"invisibleFor": "1s"});
+    subscribe(&mut socket, "billing", "orders", 1, lease).await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    drop(all);
+    let messages = socket.messages(1, LONG).await;
+    assert_eq!(messages[0]["attempt"], 1);
+    socket.close().await;
+}
+
+/// A socket that ends while it waits for memory, for what it sent and for what it is to be given, holds up nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_socket_that_ends_leaves_the_lines_for_memory() {
+    let cluster = Cluster::start().await;
+    send_many(&cluster, "orders", 1).await;
+    let (answers, bodies) = {
+        let state = cluster.gateway.state();
+        (Arc::clone(&state.answers), Arc::clone(&state.bodies))
+    };
+    let mut socket = open(cluster.gateway.addr).await;
+    subscribe(&mut socket, "billing", "orders", 0, json!({})).await;
+    let mut all = vec![answers.hold(usize::try_from(config().answers_max.bytes()).unwrap())];
+    socket
+        .say(json!({"op": "credit", "sub": "s", "messages": 1}))
+        .await;
+    tokio::time::sleep(QUIET).await;
+    all.push(bodies.hold(usize::try_from(config().bodies_max.bytes()).unwrap()));
+    socket.say(json!({"op": "ping"})).await;
+    tokio::time::sleep(QUIET).await;
+    // The socket is closed, and the client does not answer that for a while.
+    cluster.gateway.drain();
+    tokio::time::sleep(QUIET).await;
+    drop(all);
+    let soon = Duration::from_secs(1);
+    for budget in [answers, bodies] {
+        let taken = budget.take(Whose::Socket("other"), 1);
+        assert!(tokio::time::timeout(soon, taken).await.is_ok());
+    }
+    assert_eq!(socket.closed().await, 1012);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

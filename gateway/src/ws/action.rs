@@ -41,6 +41,8 @@ pub(crate) enum Event {
         sub: u32,
         result: Result<Batch, Refusal>,
     },
+    /// Answer to [`Action::Pop`]: there was no memory for messages, nobody was asked.
+    NotPopped { sub: u32 },
     /// Answer to [`Action::Wait`].
     Arrived { sub: u32 },
     /// Answer to [`Action::Settle`]: as many, in the same order.

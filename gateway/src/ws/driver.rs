@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
 use clock::Monotonic;
 use futures_util::stream::{FuturesUnordered, SplitSink, SplitStream};
-use futures_util::{SinkExt, StreamExt};
+use futures_util::{FutureExt, SinkExt, StreamExt};
 use openapi::ws::{ServerFrame, SocketLimits};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
@@ -130,18 +130,23 @@ impl Driver {
             }
             End::Close { code, reason } => {
                 tracing::debug!(session = self.name, code, reason, "closed by the gateway");
-                let mut outbound = Outbound::default();
                 if matches!(code, close::HEARTBEAT | close::SLOW_CONSUMER) {
                     // Nobody listens: the time to resume is not spent on words.
                     self.ended(false);
+                    let mut outbound = Outbound::default();
                     let last = farewell(&mut sink, &mut stream, &mut outbound, code, reason);
                     tokio::join!(last, self.outlive());
                     return;
                 }
-                std::mem::swap(&mut outbound, &mut self.outbound);
-                let said = say_goodbye(&mut sink, &mut outbound, code, reason).await;
-                std::mem::swap(&mut outbound, &mut self.outbound);
+                self.arriving.clear();
+                let (said, done) = {
+                    let goodbye = say_goodbye(&mut sink, &mut self.outbound, code, reason);
+                    beside(&mut self.jobs, goodbye).await
+                };
                 self.ended(false);
+                for done in done {
+                    self.done(done);
+                }
                 let heard = async {
                     if said {
                         hear_out(&mut stream, code).await;
@@ -154,6 +159,7 @@ impl Driver {
 
     /// From here on every lease is on its way back.
     fn ended(&mut self, clean: bool) {
+        self.arriving.clear();
         self.backlog.clear();
         self.held = None;
         let unwritten = self.outbound.take_unwritten();
@@ -230,11 +236,12 @@ impl Driver {
 
     /// Takes memory for a text frame; the socket is not read while there is none.
     fn arrived(&mut self, text: Utf8Bytes) {
-        let (bodies, name) = (Arc::clone(&self.state.bodies), self.name.clone());
-        let mut held = bodies.empty();
-        if held.grow(text.len()) {
+        let bodies = &self.state.bodies;
+        let room = bodies.take(Whose::Socket(&self.name), text.len());
+        if let Some(held) = room.now_or_never() {
             return self.text(&text, held);
         }
+        let (bodies, name) = (Arc::clone(bodies), self.name.clone());
         self.arriving.push(Box::pin(async move {
             let held = bodies.take(Whose::Socket(&name), text.len()).await;
             (text, held)
@@ -285,15 +292,17 @@ impl Driver {
         });
     }
 
-    /// The socket is gone; what was asked of the brokers is still awaited, so that an ack sent just before counts.
+    /// The socket is gone; what was asked of the brokers is still awaited, so that an ack sent just before counts. The
+    /// rest is given up.
     async fn outlive(&mut self) {
         let deadline = Instant::now() + AFTERLIFE;
         while !self.session.is_done() {
             tokio::select! {
                 Some(done) = self.jobs.next(), if !self.jobs.is_empty() => self.done(done),
-                () = sleep_until(deadline) => return,
+                () = sleep_until(deadline) => break,
             }
         }
+        self.jobs.clear();
     }
 
     fn handle(&mut self, event: Event) {
@@ -348,6 +357,7 @@ impl Driver {
                     return;
                 };
                 let deliveries = popped.take();
+                let asked = self.monotonic(asked);
                 let batch = jobs::batch(&deliveries, &popped, feed.format, asked, held);
                 self.handle(Event::Popped {
                     sub,
@@ -402,7 +412,6 @@ impl Driver {
                         invisible_ms,
                         limit,
                         holds,
-                        asked: self.now(),
                     };
                     self.with_feed(sub, |state, feed| Box::pin(jobs::pop(state, feed, wanted)));
                 }
@@ -460,7 +469,12 @@ impl Driver {
     }
 
     fn now(&self) -> Monotonic {
-        Monotonic::from_nanos(u64::try_from(self.base.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        self.monotonic(Instant::now())
+    }
+
+    fn monotonic(&self, at: Instant) -> Monotonic {
+        let since = at.saturating_duration_since(self.base);
+        Monotonic::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
     }
 
     fn instant(&self, at: Monotonic) -> Instant {
@@ -472,6 +486,22 @@ impl Driver {
 
     fn wall_ms(&self) -> i64 {
         i64::try_from(self.state.clock.now_ms()).unwrap_or(i64::MAX)
+    }
+}
+
+/// What `last` comes to, and the jobs that ended beside it: one that nobody polls would hold up those behind it in a line
+/// for memory.
+async fn beside<T>(
+    jobs: &mut FuturesUnordered<Job>,
+    last: impl Future<Output = T>,
+) -> (T, Vec<Done>) {
+    tokio::pin!(last);
+    let mut ended = Vec::new();
+    loop {
+        tokio::select! {
+            last = &mut last => return (last, ended),
+            Some(done) = jobs.next(), if !jobs.is_empty() => ended.push(done),
+        }
     }
 }
 

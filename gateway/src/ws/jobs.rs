@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use clock::Monotonic;
 use serde_json::value::RawValue;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::action::{Batch, Effect, Event, Opened, Outcome, Refusal, Target};
@@ -47,9 +47,10 @@ pub(super) enum Done {
     /// Messages stay in their guard until the subscription is known to live.
     Popped {
         sub: u32,
-        asked: Monotonic,
+        /// When the brokers were asked: leases are reckoned from there.
+        asked: Instant,
         /// Memory for what was popped.
-        held: Option<Held>,
+        held: Held,
         result: Result<Popped, ApiError>,
     },
 }
@@ -73,11 +74,16 @@ pub(super) struct Wanted {
     pub(super) invisible_ms: u64,
     pub(super) limit: u32,
     pub(super) holds: BTreeMap<Arc<str>, u32>,
-    /// When it began: leases are reckoned from there.
-    pub(super) asked: Monotonic,
 }
 
 pub(super) async fn pop(state: AppState, feed: Arc<Feed>, wanted: Wanted) -> Done {
+    let sub = wanted.sub;
+    // Messages stay with the broker while clients have yet to take as many others as the gateway may hold.
+    let room = state.answers.take(Whose::Group(&feed.group), wanted.bytes);
+    let Ok(held) = timeout(CALL, room).await else {
+        return Done::Event(Event::NotPopped { sub });
+    };
+    let asked = Instant::now();
     let request = PopRequest {
         scope: Scope,
         group: feed.group.clone(),
@@ -88,49 +94,34 @@ pub(super) async fn pop(state: AppState, feed: Arc<Feed>, wanted: Wanted) -> Don
         member: feed.member.clone(),
         member_limit: wanted.limit,
         member_holds: wanted.holds,
-        deadline: Instant::now() + CALL,
+        deadline: asked + CALL,
     };
-    // Messages stay with the broker while clients have yet to take as many others as the gateway may hold.
-    let held = timeout_at(
-        request.deadline,
-        state.answers.take(Whose::Group(&feed.group), wanted.bytes),
-    )
-    .await;
-    let result = match held {
-        Ok(_) => state.upstream.pop(&request).await,
-        Err(_) => {
-            let mut later = Popped::default();
-            later.more = true;
-            Ok(later)
-        }
-    };
+    let result = state.upstream.pop(&request).await;
     Done::Popped {
-        sub: wanted.sub,
-        asked: wanted.asked,
-        held: held.ok(),
+        sub,
+        asked,
+        held,
         result,
     }
 }
 
 /// The messages as the session takes them, their memory held until the last of them is in a frame. `asked` is when the
-/// pop began: leases are reckoned from there.
+/// brokers were asked: leases are reckoned from there.
 pub(super) fn batch(
     deliveries: &[Delivery],
     popped: &Popped,
     format: BodyFormat,
     asked: Monotonic,
-    held: Option<Held>,
+    mut held: Held,
 ) -> Batch {
     let mut items: Vec<Item> = deliveries
         .iter()
         .filter_map(|delivery| item(delivery, format, asked))
         .collect();
-    if let Some(mut held) = held {
-        held.set(items.iter().map(|item| item.json.get().len()).sum());
-        let held = Arc::new(held);
-        for item in &mut items {
-            item.held = Some(Arc::clone(&held));
-        }
+    held.set(items.iter().map(|item| item.json.get().len()).sum());
+    let held = Arc::new(held);
+    for item in &mut items {
+        item.held = Some(Arc::clone(&held));
     }
     let partial = popped
         .partial

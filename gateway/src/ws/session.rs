@@ -11,7 +11,7 @@ use super::action::{Action, Event, Target};
 use super::frame::{Publish, SettleItem, SettleKind};
 use super::heartbeat::{Beat, Heartbeat};
 use super::reader_sub::ReaderSub;
-use super::subscription::{Phase, Subscription, TURN_BYTES};
+use super::subscription::{Due, Phase, Subscription, TURN_BYTES};
 
 /// Bytes in the outbound queue; a larger message goes alone.
 pub(super) const QUEUE_BYTES: usize = 1024 * 1024;
@@ -81,6 +81,14 @@ pub(super) type Lane = (String, String, String);
 /// A send that waits for its turn in a lane.
 pub(super) type QueuedSend = (Option<RequestId>, Box<Publish>);
 
+/// What the turn of a subscription came to.
+enum Given {
+    Turn,
+    Nothing,
+    /// Its next message waits for room.
+    NoRoom,
+}
+
 /// One socket.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -100,6 +108,8 @@ pub(super) struct Session {
     pub(super) last_sent: u32,
     /// A group had a turn while messages of a reader waited for room.
     overtaken: bool,
+    /// A subscription whose next message waits for room.
+    held_up: Option<u32>,
     heart: Heartbeat,
     queued_bytes: usize,
     queued_frames: usize,
@@ -128,6 +138,7 @@ impl Session {
             last_turn: 0,
             last_sent: 0,
             overtaken: false,
+            held_up: None,
             queued_bytes: 0,
             queued_frames: 0,
             moved_at: now,
@@ -161,6 +172,11 @@ impl Session {
             Event::ReaderOpened { sub, result } => self.reader_opened(sub, result),
             Event::Chunk { sub, result } => self.chunk(sub, result),
             Event::Popped { sub, result } => self.popped(sub, result, now),
+            Event::NotPopped { sub } => {
+                if let Some(sub) = self.subs.get_mut(&sub) {
+                    sub.not_popped(now);
+                }
+            }
             Event::Arrived { sub } => {
                 if let Some(sub) = self.subs.get_mut(&sub) {
                     sub.arrived(now);
@@ -304,9 +320,20 @@ impl Session {
             let Some(sub) = self.subs.get_mut(&id) else {
                 continue;
             };
-            let (extend, ended) = sub.due(now);
+            let Due {
+                extend,
+                ended,
+                unsent,
+            } = sub.due(now);
             let (name, target) = (sub.spec.sub.clone(), Arc::clone(&sub.target));
             self.tell_ended(&name, &ended);
+            self.give_back(
+                Pending::GiveBack,
+                &target,
+                SettleKind::Suspend,
+                unsent,
+                None,
+            );
             if !extend.is_empty() {
                 let receipts = extend
                     .iter()
@@ -340,8 +367,19 @@ impl Session {
         }
     }
 
-    /// Messages of readers and of groups in turn: those that wait for more room than there is are overtaken once.
+    /// Messages of readers and of groups in turn: those of readers that wait for more room than there is are overtaken
+    /// once, those of groups not at all.
     fn take_turns(&mut self, now: Monotonic) {
+        if let Some(id) = self.held_up.take() {
+            match self.give(id, now) {
+                Given::NoRoom => {
+                    self.held_up = Some(id);
+                    return;
+                }
+                Given::Turn => self.overtaken = true,
+                Given::Nothing => {}
+            }
+        }
         if self.send_ready() {
             self.overtaken = false;
         }
@@ -360,30 +398,44 @@ impl Session {
             let Some(id) = self.after(self.last_turn) else {
                 return;
             };
-            self.last_turn = id;
-            let Some(sub) = self.subs.get_mut(&id) else {
-                return;
-            };
-            let room = self.queued_frames == 0
-                || (self.queued_frames < QUEUE_FRAMES
-                    && sub.next_size().is_some_and(|size| {
-                        self.queued_bytes + size.max(TURN_BYTES) <= QUEUE_BYTES
-                    }));
-            match room.then(|| sub.turn(now)).flatten() {
-                None => quiet += 1,
-                Some(turn) => {
-                    quiet = 0;
-                    let frame = ServerFrame::Messages {
-                        sub: sub.spec.sub.clone(),
-                        seq: turn.seq,
-                        items: turn.items,
-                        cursor: None,
-                        credit: turn.credit,
-                    };
-                    self.push(&frame, true, turn.receipts);
+            match self.give(id, now) {
+                Given::NoRoom => {
+                    self.held_up = Some(id);
+                    return;
                 }
+                Given::Nothing => quiet += 1,
+                Given::Turn => quiet = 0,
             }
         }
+    }
+
+    /// The turn of a subscription.
+    fn give(&mut self, id: u32, now: Monotonic) -> Given {
+        let Some(sub) = self.subs.get_mut(&id) else {
+            return Given::Nothing;
+        };
+        self.last_turn = id;
+        let Some(size) = sub.next_size() else {
+            return Given::Nothing;
+        };
+        let room = self.queued_frames == 0
+            || (self.queued_frames < QUEUE_FRAMES
+                && self.queued_bytes + size.max(TURN_BYTES) <= QUEUE_BYTES);
+        if !room {
+            return Given::NoRoom;
+        }
+        let Some(turn) = sub.turn(now) else {
+            return Given::Nothing;
+        };
+        let frame = ServerFrame::Messages {
+            sub: sub.spec.sub.clone(),
+            seq: turn.seq,
+            items: turn.items,
+            cursor: None,
+            credit: turn.credit,
+        };
+        self.push(&frame, true, turn.receipts);
+        Given::Turn
     }
 
     /// The subscription whose turn follows that of `id`.

@@ -12,6 +12,7 @@ use super::action::{Action, Adopted, Batch, Effect, Event, Opened, Outcome, Refu
 use super::frame::{SettleKind, requests};
 use super::session::{Session, Settings};
 use super::subscription::Item;
+use crate::reader::{Chunk, Text};
 
 /// A session, its time, and all it wanted so far.
 struct Rig {
@@ -155,6 +156,22 @@ impl Rig {
     fn settled(&mut self, token: u64, outcomes: Vec<Outcome>) {
         self.event(Event::Settled { token, outcomes });
     }
+}
+
+/// Answers a pop with everything there was.
+fn batch(sub: u32, items: Vec<Item>) -> Event {
+    Event::Popped {
+        sub,
+        result: Ok(Batch {
+            items,
+            ..Batch::default()
+        }),
+    }
+}
+
+/// A message of so many bytes.
+fn large(size: usize) -> Box<RawValue> {
+    RawValue::from_string(format!("\"{}\"", "x".repeat(size))).unwrap()
 }
 
 fn outcome(effect: Effect) -> Outcome {
@@ -676,6 +693,24 @@ fn pause_is_told_once_and_asked_about_again() {
 }
 
 #[test]
+fn a_pop_for_which_there_is_no_memory_is_repeated_and_tells_nothing() {
+    let mut rig = Rig::subscribed(1, "");
+    rig.take();
+    let partial = Batch {
+        partial: vec!["b".into()],
+        more: true,
+        ..Batch::default()
+    };
+    rig.event(Event::Popped {
+        sub: 1,
+        result: Ok(partial),
+    });
+    assert_eq!(rig.take(), ["status partial", "pop 1 max 1"]);
+    rig.event(Event::NotPopped { sub: 1 });
+    assert_eq!(rig.take(), ["pop 1 max 1"]);
+}
+
+#[test]
 fn a_failed_pop_is_told_once_and_repeated_unless_it_is_final() {
     let refusal = |code, retryable| Event::Popped {
         sub: 1,
@@ -806,6 +841,94 @@ fn a_message_larger_than_the_queue_goes_alone() {
         frames: 1,
     });
     assert_eq!(rig.frames().len(), 1);
+}
+
+#[test]
+fn what_was_never_sent_goes_back_before_its_lease_ends() {
+    let mut rig = Rig::subscribed(5, "");
+    rig.take();
+    let mut items = rig.items(&["a", "b"]);
+    items[0].until = rig.now;
+    rig.event(batch(1, items));
+    assert_eq!(
+        rig.take(),
+        ["wait 1", "Suspend a", "messages b seq 1 credit 4"]
+    );
+
+    let mut rig = Rig::subscribed(5, r#","autoExtend":false"#);
+    let mut items = rig.items(&["a", "b"]);
+    items[0].json = large(800_000);
+    for item in &mut items {
+        item.until = rig.now + Duration::from_secs(9);
+    }
+    rig.event(batch(1, items));
+    rig.take();
+    rig.wait(5_999);
+    assert_eq!(rig.take(), Vec::<String>::new());
+    rig.wait(1);
+    assert_eq!(rig.take(), ["Suspend b"], "it would end before it is sent");
+    rig.event(Event::Written {
+        bytes: usize::MAX,
+        frames: usize::MAX,
+    });
+    assert_eq!(rig.take(), Vec::<String>::new());
+}
+
+/// Nothing goes before a message that needs an empty queue, or it would wait until its lease ends.
+#[test]
+fn a_large_message_of_a_group_is_overtaken_by_nobody() {
+    let mut rig = Rig::new();
+    for number in 1..=2 {
+        rig.say(&format!(
+            r#"{{"op":"subscribe","sub":"g{number}","mode":"group","group":"g","credit":200}}"#
+        ));
+        rig.event(Event::Opened {
+            sub: number,
+            result: Ok(Opened {
+                invisible_ms: 30_000,
+                ..Opened::default()
+            }),
+        });
+    }
+    rig.say(r#"{"op":"subscribe","sub":"r","mode":"reader","topic":"t","credit":5}"#);
+    rig.event(Event::ReaderOpened {
+        sub: 3,
+        result: Ok("mqc_0".into()),
+    });
+    // A frame is on its way to the client.
+    rig.say(r#"{"op":"ping"}"#);
+    rig.take();
+    let mut items = rig.items(&["a"]);
+    items[0].json = large(2_000_000);
+    rig.event(batch(1, items));
+    let items = rig.items(&["b"]);
+    rig.event(batch(2, items));
+    let text = Text {
+        items: "{}".into(),
+        count: 1,
+        bytes: 1,
+    };
+    rig.event(Event::Chunk {
+        sub: 3,
+        result: Ok(Chunk {
+            text: Some(Arc::new(text)),
+            cursor: Some("mqc_1".into()),
+            ..Chunk::default()
+        }),
+    });
+    assert_eq!(rig.frames(), Vec::<Value>::new());
+    let written = Event::Written {
+        bytes: usize::MAX,
+        frames: usize::MAX,
+    };
+    rig.event(written);
+    let subs = |frames: Vec<Value>| frames.iter().map(|f| f["sub"].clone()).collect::<Vec<_>>();
+    assert_eq!(subs(rig.frames()), ["g1"]);
+    rig.event(Event::Written {
+        bytes: usize::MAX,
+        frames: usize::MAX,
+    });
+    assert_eq!(subs(rig.frames()), ["r", "g2"]);
 }
 
 #[test]

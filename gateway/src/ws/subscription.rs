@@ -84,6 +84,16 @@ pub(super) struct Turn {
     pub(super) items: Vec<Box<RawValue>>,
 }
 
+/// What is to be done about leases.
+#[derive(Debug, Default)]
+pub(super) struct Due {
+    pub(super) extend: Vec<SettleItem>,
+    /// Ended unsettled in the client's hands; they are forgotten.
+    pub(super) ended: Vec<(Arc<str>, LeaseState)>,
+    /// Never sent, and ended or soon to end; they are forgotten.
+    pub(super) unsent: Vec<Arc<str>>,
+}
+
 /// The leases of a subscription that is over.
 #[derive(Debug, Default)]
 pub(super) struct GivenUp {
@@ -315,6 +325,12 @@ impl Subscription {
         self.not_before = now + PAUSE_LOOK;
     }
 
+    /// The pop did not take place.
+    pub(super) fn not_popped(&mut self, now: Monotonic) {
+        self.phase = Phase::Idle;
+        self.not_before = now;
+    }
+
     /// The pop failed: the next one waits, longer each time.
     pub(super) fn retry_later(&mut self, now: Monotonic) {
         self.phase = Phase::Idle;
@@ -336,13 +352,9 @@ impl Subscription {
                 self.ready.pop_front();
                 continue;
             }
-            let fits = self.bytes.is_none_or(|left| {
-                let alone = || self.leases.values().all(|lease| !lease.sent);
-                item.size <= left || (left > 0 && alone())
-            });
             let full = turn.items.len() >= TURN_MESSAGES as usize
                 || (size > 0 && size + item.json.get().len() > TURN_BYTES);
-            if self.credit == 0 || full || !fits {
+            if full || !self.is_covered(item) {
                 break;
             }
             let Some(item) = self.ready.pop_front() else {
@@ -367,9 +379,20 @@ impl Subscription {
         Some(turn)
     }
 
+    /// Whether the credit covers a message.
+    fn is_covered(&self, item: &Item) -> bool {
+        let fits = self.bytes.is_none_or(|left| {
+            let alone = || self.leases.values().all(|lease| !lease.sent);
+            item.size <= left || (left > 0 && alone())
+        });
+        self.credit > 0 && fits
+    }
+
     /// Encoded bytes of the message that would go out next.
     pub(super) fn next_size(&self) -> Option<usize> {
-        self.ready.front().map(|item| item.json.get().len())
+        let mut left = self.ready.iter();
+        let next = left.find(|item| self.leases.contains_key(&item.receipt))?;
+        self.is_covered(next).then(|| next.json.get().len())
     }
 
     /// A lease of this subscription was settled: where the bound was reached, it is not any more.
@@ -398,7 +421,7 @@ impl Subscription {
             sent,
             extending: false,
         };
-        self.look(if self.spec.auto_extend {
+        self.look(if self.spec.auto_extend || !sent {
             renew_at
         } else {
             until
@@ -419,30 +442,32 @@ impl Subscription {
         self.look_at
     }
 
-    /// Leases to extend now, and those the client held that ended unsettled; what ended is forgotten.
-    pub(super) fn due(&mut self, now: Monotonic) -> (Vec<SettleItem>, Vec<(Arc<str>, LeaseState)>) {
-        let (mut extend, mut ended) = (Vec::new(), Vec::new());
+    /// What is to be done about leases now; what ended is forgotten.
+    pub(super) fn due(&mut self, now: Monotonic) -> Due {
+        let mut due = Due::default();
         if self.look_at.is_none_or(|at| now < at) {
-            return (extend, ended);
+            return due;
         }
         let mut next: Option<Monotonic> = None;
         for (receipt, lease) in &mut self.leases {
             let processing_over = self.spec.auto_extend && lease.until >= lease.ends;
-            if now >= lease.until && !self.busy.contains(receipt) && !lease.extending {
-                ended.push((
-                    Arc::clone(receipt),
-                    if processing_over {
+            let asked = lease.extending || self.busy.contains(receipt);
+            let renews = self.spec.auto_extend && !processing_over && !asked;
+            // A message in no frame yet is not worth sending once its lease is about to end.
+            let unsent = !lease.sent && !renews && now >= lease.renew_at;
+            if !asked && (now >= lease.until || unsent) {
+                if lease.sent {
+                    let state = if processing_over {
                         LeaseState::Limit
                     } else {
                         LeaseState::Expired
-                    },
-                ));
+                    };
+                    due.ended.push((Arc::clone(receipt), state));
+                } else {
+                    due.unsent.push(Arc::clone(receipt));
+                }
                 continue;
             }
-            let renews = self.spec.auto_extend
-                && !processing_over
-                && !lease.extending
-                && !self.busy.contains(receipt);
             if renews && now >= lease.renew_at {
                 let span = self
                     .invisible
@@ -450,13 +475,13 @@ impl Subscription {
                     .max(Duration::from_secs(1));
                 lease.extending = true;
                 let invisible_ms = u64::try_from(span.as_millis()).ok();
-                extend.push(SettleItem {
+                due.extend.push(SettleItem {
                     invisible_ms,
                     ..SettleItem::bare(Arc::clone(receipt))
                 });
                 continue;
             }
-            let at = if renews {
+            let at = if renews || !lease.sent {
                 lease.renew_at.min(lease.until)
             } else {
                 lease.until
@@ -467,8 +492,15 @@ impl Subscription {
             }
         }
         self.look_at = next;
-        ended.retain(|(receipt, _)| self.forget(receipt));
-        (extend, ended)
+        let ended = due.ended.iter().map(|(receipt, _)| receipt);
+        for receipt in ended.chain(&due.unsent) {
+            self.forget(receipt);
+        }
+        if !due.unsent.is_empty() {
+            self.ready
+                .retain(|item| self.leases.contains_key(&item.receipt));
+        }
+        due
     }
 
     /// An extension, by the gateway or by the client, was answered: visible in `visible_ms` from now.

@@ -52,7 +52,7 @@ pub(crate) async fn summary(
     let open = Totals::of(&state.upstream.lag(group, deadline).await?).dlq_open();
     let first = state
         .upstream
-        .dead_letters(group, None, 1, deadline)
+        .dead_letters(group, None, 1, BYTES_MAX, deadline)
         .await?;
     let mut out = Vec::new();
     let mut object = Members::open(&mut out);
@@ -113,7 +113,7 @@ pub(crate) async fn list(State(state): State<AppState>, call: Call) -> Result<Re
     let held = answer::room(&state, Whose::Group(group), BYTES_MAX, deadline).await?;
     let page = state
         .upstream
-        .dead_letters(group, from, limit, deadline)
+        .dead_letters(group, from, limit, held.bytes(), deadline)
         .await?;
     let mut out = Vec::with_capacity(256 + page.items.len() * 700);
     out.extend_from_slice(b"{\"items\":[");

@@ -41,7 +41,7 @@ pub(crate) async fn peek(State(state): State<AppState>, call: Call) -> Result<Re
     let upstream = &state.upstream;
     let held = answer::room(&state, Whose::Group(group), BYTES_MAX, deadline).await?;
     let page = upstream
-        .peek(group, query.get("topic"), limit, BYTES_MAX, deadline)
+        .peek(group, query.get("topic"), limit, held.bytes(), deadline)
         .await?;
     let mut out = Vec::with_capacity(128 + page.messages.len() * 700);
     let mut object = Members::open(&mut out);

@@ -1,5 +1,6 @@
 //! Receiving: pop, notification, settling.
 
+use super::inflating::{InflateRoom, read_at};
 use super::routes::Broker;
 use super::timing::BrokerCall;
 use super::{Scope, Upstream, decode, mapping};
@@ -353,7 +354,11 @@ impl Upstream {
         let (mut served, mut found) = (false, false);
         let mut last = None;
         for topic in self.topics_of(&group, request.topic.as_deref()) {
-            let Some(route) = self.route(&topic, request.deadline).await? else {
+            let route = match self.route(&topic, request.deadline).await {
+                Err(_) if !all.gap.is_empty() => continue,
+                route => route?,
+            };
+            let Some(route) = route else {
                 if request.topic.is_some() {
                     return Err(ApiError::new(
                         Code::TopicNotFound,
@@ -411,8 +416,11 @@ impl Upstream {
                             }
                         }
                         let several = route.readable.len() > 1;
-                        let Some(reason) = left_out(&error, several) else {
-                            return Err(error);
+                        let reason = match left_out(&error, several) {
+                            Some(reason) => reason,
+                            // A loss is told once; the refusal comes again.
+                            None if !all.gap.is_empty() => UNREACHABLE,
+                            None => return Err(error),
                         };
                         leave_out(&mut all.partial, &broker.name, reason);
                         last = Some(error);
@@ -493,10 +501,18 @@ impl Upstream {
         let (giver, deadline) = (self.giver(request), request.deadline);
         let task = self.0.options.tracker.spawn(async move {
             let response = upstream.call(&broker.addr, command, deadline).await?;
-            let (body, reader) = (response.body.to_bytes(), upstream.clone());
+            let body = response.body.to_bytes();
+            // Without a place what is deflated goes back to the broker.
+            let (place, room) = match upstream.place_to_inflate(&body, deadline).await {
+                Ok(place) => {
+                    let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
+                    (place, InflateRoom::new(max_bytes))
+                }
+                Err(_) => (None, InflateRoom::none()),
+            };
             let read =
-                move || reader.read_pop(&response, &broker.name, &topic, &group, max_bytes, giver);
-            upstream.reading(&body, read).await
+                move || upstream.read_pop(&response, &broker.name, &topic, &group, room, giver);
+            read_at(place, read).await
         });
         let _call = BrokerCall::begin();
         task.await
@@ -509,7 +525,7 @@ impl Upstream {
         broker: &str,
         topic: &str,
         group: &GroupDetail,
-        max_bytes: u32,
+        room: InflateRoom,
         giver: Giver,
     ) -> Result<Popped, ApiError> {
         let mut popped = Popped::default();
@@ -536,10 +552,9 @@ impl Upstream {
             group: &giver.group,
             receipts: &self.0.options.receipts,
             max_attempts: group.spec.max_attempts,
-            max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
             now_ms: i64::try_from(self.now_ms()).unwrap_or(i64::MAX),
         };
-        let (messages, left) = decode::deliveries(response, &context)?;
+        let (messages, left) = decode::deliveries(response, &context, room)?;
         popped.messages = messages;
         popped.more |= !left.is_empty();
         if !left.is_empty() {

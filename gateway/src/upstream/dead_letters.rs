@@ -16,6 +16,8 @@ const READER_GROUP: &str = "TOOLS_CONSUMER";
 const SUBSCRIPTION_IN_HEADER: i32 = 4;
 /// Records of one pull.
 const PULL_MAX: usize = 32;
+/// Bytes of a letter besides its texts.
+const LETTER_BYTES: usize = 500;
 /// Characters of a preview.
 const PREVIEW_MAX: usize = 256;
 
@@ -60,6 +62,29 @@ pub struct DeadLetter {
     pub preview: Option<String>,
 }
 
+impl DeadLetter {
+    /// About what it takes in an answer.
+    fn bytes(&self) -> usize {
+        let texts = [&self.message_id, &self.topic, &self.content_type];
+        let given = [
+            &self.code,
+            &self.reason,
+            &self.tag,
+            &self.ordering_key,
+            &self.preview,
+        ];
+        let pairs = self
+            .properties
+            .iter()
+            .map(|(name, value)| name.len() + value.len() + 8);
+        LETTER_BYTES
+            + texts.iter().map(|text| text.len()).sum::<usize>()
+            + given.into_iter().flatten().map(String::len).sum::<usize>()
+            + self.keys.iter().map(|key| key.len() + 4).sum::<usize>()
+            + pairs.sum::<usize>()
+    }
+}
+
 /// A page of dead letters and where the next begins: (broker, queue, offset).
 #[derive(Debug, Default)]
 pub struct DeadPage {
@@ -70,7 +95,7 @@ pub struct DeadPage {
 }
 
 impl Upstream {
-    /// Dead letters of a group from a position on.
+    /// Dead letters of a group from a position on; a page stops early above `max_bytes`, at least one letter.
     ///
     /// # Errors
     /// `no_route`, `broker_unavailable`, `broker_timeout`.
@@ -79,6 +104,7 @@ impl Upstream {
         group: &str,
         from: Option<(String, i32, i64)>,
         limit: usize,
+        max_bytes: usize,
         deadline: Instant,
     ) -> Result<DeadPage, ApiError> {
         let topic = format!("%DLQ%{group}");
@@ -90,6 +116,7 @@ impl Upstream {
             ));
         }
         let mut page = DeadPage::default();
+        let mut bytes = 0;
         for holder in &brokers {
             let Some(addr) = self.master(&holder.broker, deadline).await else {
                 continue;
@@ -111,37 +138,33 @@ impl Upstream {
                         return Ok(page);
                     }
                     let want = (limit - page.items.len()).min(PULL_MAX);
-                    at = self
-                        .pull_dead(
-                            &addr,
-                            &topic,
-                            &holder.broker,
-                            queue.id,
-                            at,
-                            want,
-                            &mut page.items,
-                            deadline,
-                        )
-                        .await?;
+                    let pulled = self.pull_dead(&addr, &topic, here, at, want, deadline);
+                    let (letters, next) = pulled.await?;
+                    for (offset, letter) in letters {
+                        bytes += letter.bytes();
+                        if bytes > max_bytes && !page.items.is_empty() {
+                            page.next = Some((holder.broker.clone(), queue.id, offset));
+                            return Ok(page);
+                        }
+                        page.items.push(letter);
+                    }
+                    at = next;
                 }
             }
         }
         Ok(page)
     }
 
-    /// One pull; answers the next offset.
-    #[expect(clippy::too_many_arguments, reason = "a pull has that many fields")]
+    /// One pull of a queue of a broker: letters with their offsets, and the next offset.
     async fn pull_dead(
         &self,
         addr: &str,
         topic: &str,
-        broker: &str,
-        queue_id: i32,
+        (broker, queue_id): (&str, i32),
         offset: i64,
         max: usize,
-        out: &mut Vec<DeadLetter>,
         deadline: Instant,
-    ) -> Result<i64, ApiError> {
+    ) -> Result<(Vec<(i64, DeadLetter)>, i64), ApiError> {
         let mut command = Command::request(RequestCode::PullMessage);
         let ext = &mut command.ext;
         ext.put("consumerGroup", READER_GROUP);
@@ -165,16 +188,19 @@ impl Upstream {
         match response.response_code() {
             ResponseCode::Success => {
                 let (body, broker) = (response.body.to_bytes(), broker.to_owned());
+                let read = move || letters(&body, &broker);
                 let letters = self
-                    .reading(&body.clone(), move || letters(&body, &broker))
+                    .reading(&response.body.to_bytes(), deadline, read)
                     .await?;
                 let last = letters.last().map_or(offset, |(at, _)| at + 1);
-                out.extend(letters.into_iter().map(|(_, letter)| letter));
-                Ok(next.unwrap_or(last).max(offset + 1))
+                Ok((letters, next.unwrap_or(last).max(offset + 1)))
             }
             ResponseCode::PullNotFound
             | ResponseCode::PullRetryImmediately
-            | ResponseCode::PullOffsetMoved => Ok(next.filter(|n| *n > offset).unwrap_or(i64::MAX)),
+            | ResponseCode::PullOffsetMoved => {
+                let next = next.filter(|n| *n > offset).unwrap_or(i64::MAX);
+                Ok((Vec::new(), next))
+            }
             _ => Err(mapping::answer(&response, mapping::About::Topic(topic))),
         }
     }
@@ -186,7 +212,7 @@ impl Upstream {
 /// `internal` for an answer that cannot be read.
 fn letters(body: &Bytes, broker: &str) -> Result<Vec<(i64, DeadLetter)>, ApiError> {
     let letter = |record: RecordView<'_>| {
-        let content = decode::content(&record, body);
+        let (content, _) = decode::content(&record, body);
         (record.queue_offset, letter(&record, broker, content))
     };
     RecordView::each(body)

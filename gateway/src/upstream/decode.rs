@@ -22,21 +22,19 @@ pub(super) struct Context<'a> {
     pub(super) group: &'a str,
     pub(super) receipts: &'a ReceiptKeys,
     pub(super) max_attempts: u32,
-    /// Of inflated bodies.
-    pub(super) max_bytes: usize,
     pub(super) now_ms: i64,
 }
 
-/// The messages of a pop answer, in order, and the leases of those whose bodies inflate beyond what was asked for.
+/// The messages of a pop answer, in order, and the leases of those from the first on that there is no room for.
 ///
 /// # Errors
 /// `internal` for an answer that cannot be read.
 pub(super) fn deliveries(
     response: &Command,
     context: &Context<'_>,
+    mut room: InflateRoom,
 ) -> Result<(Vec<Delivery>, Vec<Lease>), ApiError> {
     let body = response.body.to_bytes();
-    let mut room = InflateRoom::new(context.max_bytes);
     let unreadable_because = |why: &str| {
         tracing::error!(broker = context.broker, why, "pop answer cannot be read");
         unreadable()
@@ -193,7 +191,9 @@ impl Content {
     }
 }
 
-pub(super) fn content(record: &RecordView<'_>, source: &Bytes) -> Content {
+/// The content of a record, and how many bytes were inflated for it.
+pub(super) fn content(record: &RecordView<'_>, source: &Bytes) -> (Content, usize) {
+    let (body, inflated) = body(record, source);
     let mut content = Content {
         message_id: String::new(),
         topic: record.topic.to_owned(),
@@ -202,7 +202,7 @@ pub(super) fn content(record: &RecordView<'_>, source: &Bytes) -> Content {
         ordering_key: None,
         properties: Vec::new(),
         content_type: String::new(),
-        body: body(record, source),
+        body,
         queue_id: record.queue_id,
         queue_offset: record.queue_offset,
         stored_at_ms: record.store_ts_ms,
@@ -249,7 +249,7 @@ pub(super) fn content(record: &RecordView<'_>, source: &Bytes) -> Content {
     if content.content_type.is_empty() {
         content.content_type = guess_content_type(&content.body).to_owned();
     }
-    content
+    (content, inflated)
 }
 
 /// Whether a native client compressed the body with zlib.
@@ -260,13 +260,19 @@ pub(super) fn is_deflated(record: &RecordView<'_>) -> bool {
     record.sys_flag & flags::COMPRESSED != 0 && (kind == 0 || kind == ZLIB)
 }
 
-/// The body, inflated where it is deflated; other compressions are given as they are.
-fn body(record: &RecordView<'_>, source: &Bytes) -> Bytes {
-    if is_deflated(record)
-        && let Ok(mut out) = inflate(record.body, INFLATED_MAX, "body")
-    {
-        out.shrink_to_fit();
-        return out.into();
+/// The body, inflated where it is deflated, and the bytes inflated for it. Other compressions, and what cannot be inflated
+/// within the bound, are given as they are.
+fn body(record: &RecordView<'_>, source: &Bytes) -> (Bytes, usize) {
+    if !is_deflated(record) {
+        return (source.slice_ref(record.body), 0);
     }
-    source.slice_ref(record.body)
+    match inflate(record.body, INFLATED_MAX, "body") {
+        Ok(mut out) => {
+            out.shrink_to_fit();
+            let inflated = out.len();
+            (out.into(), inflated)
+        }
+        // How far it went is not known.
+        Err(_) => (source.slice_ref(record.body), INFLATED_MAX),
+    }
 }

@@ -5,33 +5,69 @@ use super::decode::{self, Content};
 use crate::error::{ApiError, Code};
 use bytes::Bytes;
 use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout_at};
 use wire::message::record::RecordView;
 
 /// Answers that are inflated at a time.
 pub(super) const AT_A_TIME: usize = 8;
 
+/// A place to inflate an answer; `None` where nothing of it is deflated.
+pub(super) type Place = Option<OwnedSemaphorePermit>;
+
 impl Upstream {
     /// What `read` makes of an answer with the records of `body`.
     ///
     /// # Errors
-    /// Those of `read`; `internal` where it panicked.
+    /// Those of `read`; `overloaded` where no place is free until the deadline; `internal` where it panicked.
     pub(super) async fn reading<T: Send + 'static>(
         &self,
         body: &Bytes,
+        deadline: Instant,
         read: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
+        let place = self.place_to_inflate(body, deadline).await?;
+        read_at(place, read).await
+    }
+
+    /// A place for an answer with the records of `body`.
+    ///
+    /// # Errors
+    /// `overloaded` where none is free until the deadline.
+    pub(super) async fn place_to_inflate(
+        &self,
+        body: &Bytes,
+        deadline: Instant,
+    ) -> Result<Place, ApiError> {
         let deflated = |r: Result<RecordView<'_>, _>| r.is_ok_and(|r| decode::is_deflated(&r));
         if !RecordView::each(body).any(deflated) {
-            return read();
+            return Ok(None);
         }
-        // Inflating takes its time, and its memory until it is counted.
-        let place = Arc::clone(&self.0.inflating).acquire_owned().await.ok();
-        let reading = tokio::task::spawn_blocking(move || {
-            let _place = place;
-            read()
-        });
-        reading.await.map_err(|_| unreadable())?
+        let place = Arc::clone(&self.0.inflating).acquire_owned();
+        let busy = "the gateway inflates as many answers as it may; try again";
+        match timeout_at(deadline, place).await {
+            Ok(Ok(place)) => Ok(Some(place)),
+            _ => Err(ApiError::new(Code::Overloaded, busy)),
+        }
     }
+}
+
+/// What `read` makes of an answer: inflating takes its time, and its memory until it is counted.
+///
+/// # Errors
+/// Those of `read`; `internal` where it panicked.
+pub(super) async fn read_at<T: Send + 'static>(
+    place: Place,
+    read: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let Some(place) = place else {
+        return read();
+    };
+    let reading = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        read()
+    });
+    reading.await.map_err(|_| unreadable())?
 }
 
 /// How many bytes of inflated bodies an answer may still hold. The broker counted them as they are stored.
@@ -49,17 +85,25 @@ impl InflateRoom {
         }
     }
 
+    /// For no inflated body at all.
+    pub(super) fn none() -> Self {
+        Self {
+            left: 0,
+            used: true,
+        }
+    }
+
     /// The content of the next record; `None` once its body inflates beyond what is left. A first one fits in any case.
     pub(super) fn content(&mut self, record: &RecordView<'_>, source: &Bytes) -> Option<Content> {
-        let content = decode::content(record, source);
-        if decode::is_deflated(record) {
-            let left = self.left.checked_sub(content.body.len());
-            if left.is_none() && self.used {
-                return None;
-            }
-            self.left = left.unwrap_or(0);
+        if self.used && self.left == 0 && decode::is_deflated(record) {
+            return None;
         }
-        self.used = true;
+        let (content, inflated) = decode::content(record, source);
+        let left = self.left.checked_sub(inflated);
+        if left.is_none() && self.used {
+            return None;
+        }
+        (self.left, self.used) = (left.unwrap_or(0), true);
         Some(content)
     }
 }

@@ -86,7 +86,7 @@ impl Upstream {
             let (broker, group, topic) = (broker.name.clone(), group.to_owned(), topic.clone());
             let body = answer.body.to_bytes();
             let read = move || read(&answer, &broker, &group, &topic, share);
-            self.reading(&body, read).await
+            self.reading(&body, deadline, read).await
         });
         let several = asked.len() > 1;
         let (mut page, mut last) = (PeekPage::default(), None);

@@ -150,8 +150,8 @@ impl Upstream {
         };
         let (body, broker) = (response.body.to_bytes(), Arc::clone(&at.broker));
         let bytes = amount.bytes;
-        self.reading(&body.clone(), move || filled(page, &body, &broker, bytes))
-            .await
+        let read = move || filled(page, &body, &broker, bytes);
+        self.reading(&response.body.to_bytes(), until, read).await
     }
 
     /// Offsets and store times of matching messages, tags compared as texts.
@@ -325,7 +325,8 @@ mod tests {
 
     #[test]
     fn a_body_beyond_what_a_message_may_have_is_left_as_it_is() {
-        let bomb = page(&[stored(5, 17 << 20, "")], 10);
-        assert!(bomb.records[0].content.body.len() < 1 << 20);
+        let bombs = page(&[stored(5, 17 << 20, ""), stored(6, 1, "")], 8 << 20);
+        assert!(bombs.records[0].content.body.len() < 1 << 20);
+        assert_eq!(bombs.next, 6, "it counts as what was inflated of it");
     }
 }

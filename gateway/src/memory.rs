@@ -193,8 +193,10 @@ impl<'a> Line<'a> {
 impl Drop for Line<'_> {
     fn drop(&mut self) {
         let mut lines = self.budget.lines.lock();
-        // This one and that in the table.
-        if Arc::strong_count(&self.first) == 2 {
+        // Given up under the lock: of two that leave at a time, the second sees that it is the last.
+        drop(std::mem::take(&mut self.first));
+        let unused = |line: &Arc<_>| Arc::strong_count(line) == 1;
+        if lines.get(&self.key).is_some_and(unused) {
             lines.remove(&self.key);
         }
     }

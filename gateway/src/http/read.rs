@@ -4,7 +4,7 @@ use crate::error::{ApiError, Code};
 use crate::memory::{Budget, Held};
 use axum::body::{Body, HttpBody};
 use axum::http::HeaderMap;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -50,9 +50,10 @@ pub(super) async fn read_body(
     }
     // The budget is taken as bytes arrive: a length that is only declared holds nothing.
     let mut held = budget.empty();
+    let most = body.size_hint().upper().unwrap_or(u64::MAX);
+    let most = usize::try_from(most).unwrap_or(usize::MAX).min(max);
     let mut first: Option<Bytes> = None;
-    let mut joined: Option<BytesMut> = None;
-    let mut length = 0_usize;
+    let mut joined: Vec<u8> = Vec::new();
     loop {
         let frame = timeout(SILENCE, poll_fn(|cx| Pin::new(&mut body).poll_frame(cx))).await;
         let frame = match frame {
@@ -73,25 +74,39 @@ pub(super) async fn read_body(
         let Ok(data) = frame.into_data() else {
             continue;
         };
-        length += data.len();
+        let before = first.as_ref().map_or(joined.len(), Bytes::len);
+        let length = before + data.len();
         if length > max {
             return Err(too_large(max));
         }
-        if !held.grow(data.len()) {
-            return Err(no_room());
-        }
-        match (&mut joined, &mut first) {
-            (Some(buffer), _) => buffer.extend_from_slice(&data),
-            (None, Some(start)) => {
-                let mut buffer = BytesMut::with_capacity(length);
-                buffer.extend_from_slice(start);
-                buffer.extend_from_slice(&data);
-                joined = Some(buffer);
+        if before == 0 {
+            if !held.grow(length) {
+                return Err(no_room());
             }
-            (None, None) => first = Some(data),
+            first = Some(data);
+            continue;
         }
+        if length > joined.capacity() {
+            // Doubled, as far as the body may go.
+            let capacity = (2 * joined.capacity()).min(most).max(length);
+            if !held.grow(capacity.saturating_sub(held.bytes())) {
+                return Err(no_room());
+            }
+            joined.reserve_exact(capacity - joined.len());
+        }
+        if let Some(start) = first.take() {
+            joined.extend_from_slice(&start);
+        }
+        joined.extend_from_slice(&data);
     }
-    let whole = joined.map(BytesMut::freeze).or(first).unwrap_or_default();
+    let whole = match first {
+        Some(whole) => whole,
+        None => {
+            joined.shrink_to_fit();
+            held.set(joined.len());
+            joined.into()
+        }
+    };
     Ok((whole, Some(held)))
 }
 
@@ -112,7 +127,7 @@ mod tests {
     #[tokio::test]
     async fn memory_grows_with_what_arrived() {
         let parts = ["a", "b", "c"].map(|part| Ok::<_, Infallible>(Bytes::from(part)));
-        let budget = Budget::new(3);
+        let budget = Budget::new(4);
         let body = Body::from_stream(stream::iter(parts));
         let (whole, held) = read_body(body, 1 << 20, &budget).await.unwrap();
         assert_eq!(&whole[..], b"abc");

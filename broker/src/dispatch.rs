@@ -124,6 +124,7 @@ pub(crate) fn dispatch(broker: &Arc<Broker>, fast: bool, cmd: Command, to: Respo
         RequestCode::FetchConfig => blocking(broker, cmd, to, config_level::fetch),
         RequestCode::OfferConfig => blocking(broker, cmd, to, config_level::offer),
         RequestCode::GroupLag => blocking(broker, cmd, to, gantry_group::lag),
+        RequestCode::GroupMembers => blocking(broker, cmd, to, consumer_info::members),
         code => to.send(unserved::refusal(code).to_response()),
     }
 }

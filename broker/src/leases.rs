@@ -74,6 +74,11 @@ impl Broker {
         pop::start_at(self, group, &topic.topic_name, start)
     }
 
+    /// Leases that a member of the group holds.
+    pub(crate) fn held_by(&self, group: &str, member: &str) -> u64 {
+        self.pop.held_by(group, member)
+    }
+
     /// How far the group is in everything it subscribes to.
     pub(crate) fn group_lag(&self, group: &str, subscriptions: &[SubscriptionSpec]) -> GroupLag {
         let queues: Vec<_> = subscriptions

@@ -120,6 +120,7 @@ async fn numbers_that_are_none_and_fields_that_are_missing() {
         (RequestCode::PutSubscription, "group"),
         (RequestCode::DeleteSubscription, "group"),
         (RequestCode::GroupLag, "group"),
+        (RequestCode::GroupMembers, "group"),
     ];
     for (code, field) in codes {
         refused(&fix, Command::request(code), &[1], field).await;

@@ -63,6 +63,7 @@ types! {
     body::inspect::ConsumeDirectlyResult,
     body::inspect::QueueEntries,
     body::inspect::GroupSubscription,
+    body::members::GroupMembers,
 }
 
 /// First byte: which type, beyond them a registration; the rest is the body.

@@ -78,14 +78,6 @@ impl AppState {
     pub fn new(config: Config, context: &Context, receipts: ReceiptKeys) -> Self {
         let (draining, tracker) = (CancellationToken::new(), context.shutdown.tasks().clone());
         let receipts = Arc::new(receipts);
-        let upstream = Upstream::new(UpstreamOptions {
-            name_servers: config.namesrv.clone(),
-            auto_create: config.auto_create,
-            clock: Arc::clone(&context.clock),
-            receipts: Arc::clone(&receipts),
-            draining: draining.clone(),
-            tracker: tracker.clone(),
-        });
         let made_up = || {
             format!(
                 "gw-{}",
@@ -96,6 +88,16 @@ impl AppState {
                     .to_lowercase()
             )
         };
+        let gateway_id = config.name.clone().unwrap_or_else(made_up);
+        let upstream = Upstream::new(UpstreamOptions {
+            gateway: gateway_id.clone(),
+            name_servers: config.namesrv.clone(),
+            auto_create: config.auto_create,
+            clock: Arc::clone(&context.clock),
+            receipts: Arc::clone(&receipts),
+            draining: draining.clone(),
+            tracker: tracker.clone(),
+        });
         context.metrics.register("gateway", |registry| {
             registry.register(
                 "stale_config",
@@ -103,7 +105,6 @@ impl AppState {
                 upstream.stale_config().refusals.clone(),
             );
         });
-        let gateway_id = config.name.clone().unwrap_or_else(made_up);
         let parts = Parts {
             gateway_header: HeaderValue::from_str(&gateway_id)
                 .unwrap_or(HeaderValue::from_static("gateway")),

@@ -59,6 +59,49 @@ async fn another_gateway_adopts_and_settles() {
     twin.settled("billing").await;
 }
 
+/// A subscription is a member of its own, under the label of its socket.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_is_shown_with_what_it_holds() {
+    let cluster = Cluster::start().await;
+    send_many(&cluster, "orders", 3).await;
+    let headers = [
+        ("sec-websocket-protocol", "mq.v1.json"),
+        ("mq-client", "shop"),
+    ];
+    let mut socket = connect(cluster.gateway.addr, &headers).await.unwrap();
+    let welcome = socket.frame().await;
+    subscribe(&mut socket, "billing", "orders", 3, json!({})).await;
+    let messages = socket.messages(3, LONG).await;
+    let first = json!({"op": "ack", "sub": "s", "receipts": [receipts(&messages)[0]]});
+    socket.ask(2, first).await;
+    let path = "/groups/billing/members";
+    let (status, page) = cluster.gateway.call("GET", path, Value::Null).await;
+    assert_eq!(
+        (status, page["items"].as_array().unwrap().len()),
+        (200, 1),
+        "{page}"
+    );
+    let member = &page["items"][0];
+    let session = welcome["session"].as_str().unwrap();
+    let client = member["client"].as_str().unwrap();
+    assert!(client.starts_with(&format!("shop.{session}.")), "{member}");
+    assert_eq!(
+        [
+            &member["transport"],
+            &member["gateway"],
+            &member["inFlight"],
+            &member["ackRate"]
+        ],
+        [
+            &json!("websocket"),
+            &welcome["gateway"],
+            &json!(2),
+            &json!(0.016)
+        ]
+    );
+    assert_eq!(member["ip"], "127.0.0.1");
+}
+
 /// BL-54 (emqx/emqx#2708, #5063): members that died or stopped reading lose their share to the living one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_members_lose_their_share_to_the_living_one() {

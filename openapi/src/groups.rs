@@ -1,6 +1,6 @@
 //! Groups and their lag.
 
-use crate::messages::QueueRef;
+use crate::messages::{PartialBroker, QueueRef};
 use crate::subscriptions::Subscription;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -148,6 +148,48 @@ pub struct GroupList {
 pub struct GroupItem {
     /// Name.
     pub name: String,
+}
+
+/// A page of the members of a group.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberList {
+    /// In order of their names.
+    pub items: Vec<Member>,
+    /// Goes on here; null at the end.
+    pub next_page_token: Option<String>,
+    /// Brokers this answer is without; null where none.
+    pub partial: Option<Vec<PartialBroker>>,
+}
+
+/// A member of a group that is alive. What the brokers do not know is null.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Member {
+    /// `Mq-Client` of a REST caller (`rest` without one), the name of a subscription on a socket, or the id of a
+    /// RocketMQ client.
+    pub client: String,
+    /// API key; null without authentication.
+    pub key_id: Option<String>,
+    /// `lease` (REST, WebSocket, POP) or `native` (it pulls).
+    pub kind: String,
+    /// `rest`, `websocket` or `native`.
+    pub transport: Option<String>,
+    /// Gateway of its last call.
+    pub gateway: Option<String>,
+    /// When it last asked for messages.
+    #[schema(format = DateTime)]
+    pub last_receive_at: Option<String>,
+    /// Messages it holds; lease members only.
+    pub in_flight: Option<u64>,
+    /// Of the messages it held, acked a second over the last minute; lease members only.
+    pub ack_rate: Option<f64>,
+    /// The same, nacked.
+    pub err_rate: Option<f64>,
+    /// Address of its last call.
+    pub ip: Option<String>,
+    /// Of a RocketMQ client.
+    pub language: Option<String>,
 }
 
 /// How far a group is, queue by queue.

@@ -190,7 +190,10 @@ impl Consumers {
             entry.members.remove(&id);
         }
         let known = entry.members.get(&member.conn.id());
-        member.popped = known.and_then(|known| known.popped);
+        if let Some(known) = known {
+            member.popped = known.popped;
+            member.received_ms = known.received_ms;
+        }
         let joined = entry.members.insert(member.conn.id(), member).is_none();
         let resubscribed = beat
             .subscriptions
@@ -332,16 +335,50 @@ impl Consumers {
         ids.into_iter().collect()
     }
 
-    /// Notes that a member pops and waits until then; false when there is no such member.
-    pub(crate) fn note_pop(&self, conn_id: u64, group: &str, until: Monotonic) -> bool {
+    /// At most `max` of the members that are present now, by client id after `after`, each once.
+    pub(crate) fn page(
+        &self,
+        group: &str,
+        now: Monotonic,
+        silence: Duration,
+        (after, max): (&str, usize),
+    ) -> Vec<Member> {
+        let inner = self.inner.lock();
+        let Some(group) = inner.groups.get(group) else {
+            return Vec::new();
+        };
+        let members = group.members.values();
+        let mut live: Vec<&Member> = members
+            .filter(|member| member.is_live(now, silence) && &*member.client_id > after)
+            .collect();
+        // Of several connections the one last heard of.
+        live.sort_unstable_by(|a, b| (&a.client_id, b.seen).cmp(&(&b.client_id, a.seen)));
+        live.dedup_by(|a, b| a.client_id == b.client_id);
+        live.into_iter().take(max).cloned().collect()
+    }
+
+    /// Notes that a member pops at `now_ms` and waits until then: its client id. `None` when there is no such member.
+    pub(crate) fn note_pop(
+        &self,
+        conn_id: u64,
+        group: &str,
+        until: Monotonic,
+        now_ms: i64,
+    ) -> Option<Arc<str>> {
         let mut inner = self.inner.lock();
-        let member = inner
-            .groups
-            .get_mut(group)
-            .and_then(|group| group.members.get_mut(&conn_id));
-        member
-            .map(|member| member.popped = member.popped.max(Some(until)))
-            .is_some()
+        let member = inner.groups.get_mut(group)?.members.get_mut(&conn_id)?;
+        member.popped = member.popped.max(Some(until));
+        member.received_ms = Some(now_ms);
+        Some(member.client_id.clone())
+    }
+
+    /// Notes that a member pulls at `now_ms`.
+    pub(crate) fn note_pull(&self, conn_id: u64, group: &str, now_ms: i64) {
+        let mut inner = self.inner.lock();
+        let group = inner.groups.get_mut(group);
+        if let Some(member) = group.and_then(|group| group.members.get_mut(&conn_id)) {
+            member.received_ms = Some(now_ms);
+        }
     }
 
     /// Forgets who popped in a group.

@@ -4,14 +4,17 @@
 //! step per group, so of two that come at the same moment one is refused.
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clock::Monotonic;
 use parking_lot::Mutex;
 use remoting::Connection;
+use wire::body::members::Transport;
 
-use super::Member;
-use super::activity::Activity;
+use super::activity::{Activity, Origin};
+use super::rates::Rates;
+use super::{Counts, Member};
 use crate::broker::Broker;
 use crate::config::MembersConfig;
 use crate::error::BrokerError;
@@ -30,8 +33,9 @@ const WAITING: &str = "waiting receive";
 pub(crate) struct Kinds {
     gates: [Mutex<()>; GATES],
     hasher: RandomState,
-    leases: Activity,
-    lease_silence: Duration,
+    pub(super) leases: Activity,
+    pub(super) rates: Rates,
+    pub(super) lease_silence: Duration,
     native_silence: Duration,
 }
 
@@ -42,6 +46,7 @@ impl Kinds {
             gates: [const { Mutex::new(()) }; GATES],
             hasher: RandomState::new(),
             leases: Activity::default(),
+            rates: Rates::default(),
             lease_silence: config.lease_silence.duration(),
             native_silence: config.native_silence.duration(),
         }
@@ -79,7 +84,7 @@ impl Broker {
     }
 
     /// Which members of the group are of the lease kind.
-    fn leases(&self, group: &str, now: Monotonic) -> impl Fn(&Member) -> bool {
+    pub(super) fn leases(&self, group: &str, now: Monotonic) -> impl Fn(&Member) -> bool {
         let (pops, silence) = (self.modes.pops(group), self.kinds.lease_silence);
         move |member| pops || member.leases(now, silence)
     }
@@ -95,18 +100,26 @@ impl Broker {
         move |member| Some(member.conn.id()) != except && !leases(member)
     }
 
-    /// A member of the gateway leases.
+    /// A member of the gateway leases; `receives`: it asks for messages. Its `origin` is `None` where the call does not
+    /// say whose it is.
     ///
     /// # Errors
     /// [`BrokerError::GroupMode`] while members that pull are alive.
-    pub(crate) fn enter_leases(&self, group: &str, member: &str) -> Result<(), BrokerError> {
+    pub(crate) fn enter_leases(
+        &self,
+        group: &str,
+        member: &str,
+        origin: Option<Origin>,
+        receives: bool,
+    ) -> Result<(), BrokerError> {
         let _gate = self.kinds.gate(group).lock();
         self.check_leases(group, None)?;
-        self.lease_member_called(group, member);
+        self.lease_member_called(group, member, origin, receives);
         Ok(())
     }
 
-    /// A RocketMQ client pops, and waits for that long: its own heartbeats are of its kind.
+    /// A RocketMQ client pops, and waits for that long: its own heartbeats are of its kind. The label of its leases: its
+    /// client id, or the address of one that sent no heartbeat.
     ///
     /// # Errors
     /// [`BrokerError::GroupMode`] while other members that pull are alive.
@@ -115,14 +128,26 @@ impl Broker {
         group: &str,
         conn: &Connection,
         wait: Duration,
-    ) -> Result<(), BrokerError> {
+    ) -> Result<Arc<str>, BrokerError> {
         let _gate = self.kinds.gate(group).lock();
         self.check_leases(group, Some(conn.id()))?;
-        let until = self.clock.monotonic() + wait;
-        if !self.consumers.note_pop(conn.id(), group, until) {
-            self.lease_member_called(group, &format!("pop from {}", conn.peer()));
-        }
-        Ok(())
+        let (until, now_ms) = (self.clock.monotonic() + wait, self.wall_ms());
+        let known = self.consumers.note_pop(conn.id(), group, until, now_ms);
+        Ok(known.unwrap_or_else(|| {
+            let label = format!("pop from {}", conn.peer());
+            let origin = Origin {
+                transport: Some(Transport::Native),
+                gateway: None,
+                ip: Some(conn.peer().ip()),
+            };
+            self.lease_member_called(group, &label, Some(origin), true);
+            label.into()
+        }))
+    }
+
+    /// A RocketMQ client pulls.
+    pub(crate) fn pulls(&self, group: &str, conn: &Connection) {
+        self.consumers.note_pull(conn.id(), group, self.wall_ms());
     }
 
     /// A lease member settles. That is always allowed; it keeps the kind alive unless the other one has the group.
@@ -132,13 +157,37 @@ impl Broker {
             tracing::debug!(group, "a lease is settled after its kind has left");
         } else {
             // Requests do not say who settles.
-            self.lease_member_called(group, &format!("settling from {}", conn.peer()));
+            let label = format!("settling from {}", conn.peer());
+            self.lease_member_called(group, &label, None, false);
         }
     }
 
-    fn lease_member_called(&self, group: &str, member: &str) {
+    /// Leases of these members were acked or nacked, whoever said so.
+    pub(crate) fn count_settled(
+        &self,
+        group: &str,
+        members: impl IntoIterator<Item = (Arc<str>, Counts)>,
+    ) {
+        let now = self.clock.monotonic();
+        self.kinds.rates.settled(group, members, now);
+    }
+
+    fn lease_member_called(
+        &self,
+        group: &str,
+        member: &str,
+        origin: Option<Origin>,
+        receives: bool,
+    ) {
         let (kinds, now) = (&self.kinds, self.clock.monotonic());
-        kinds.leases.seen(group, member, now, kinds.lease_silence);
+        let received_ms = receives.then(|| self.wall_ms());
+        let time = (now, kinds.lease_silence);
+        kinds.leases.seen(group, member, origin, received_ms, time);
+    }
+
+    /// Wall time, epoch ms.
+    pub(super) fn wall_ms(&self) -> i64 {
+        i64::try_from(self.now_ms()).unwrap_or(i64::MAX)
     }
 
     /// A lease member is not there after all: another broker refused it.
@@ -190,7 +239,8 @@ impl Broker {
             return Ok(());
         }
         let (kinds, now) = (&self.kinds, self.clock.monotonic());
-        let mut members = kinds.leases.alive(group, now, kinds.lease_silence);
+        let alive = kinds.leases.alive(group, now, kinds.lease_silence);
+        let mut members: Vec<String> = alive.into_iter().map(|(name, _)| name).collect();
         let leases = self.leases(group, now);
         let silence = kinds.native_silence;
         members.extend(self.consumers.live(group, now, silence, leases));
@@ -220,5 +270,6 @@ impl Broker {
     /// Forgets the lease members of a group that is gone.
     pub(crate) fn forget_members(&self, group: &str) {
         self.kinds.leases.forget(group);
+        self.kinds.rates.forget(group);
     }
 }

@@ -4,7 +4,9 @@ mod activity;
 mod call;
 mod consumers;
 mod kind;
+mod members;
 mod producers;
+mod rates;
 
 use std::sync::Arc;
 
@@ -12,10 +14,12 @@ use clock::Monotonic;
 use remoting::Connection;
 use wire::Language;
 
+pub(crate) use activity::Origin;
 pub(crate) use call::{call_member, pass_on};
 pub(crate) use consumers::{ConsumerHeartbeat, Consumers, Subscription};
 pub(crate) use kind::Kinds;
 pub(crate) use producers::Producers;
+pub(crate) use rates::Counts;
 
 /// Longest silence of a producer before it is forgotten.
 pub(crate) const MEMBER_SILENCE: std::time::Duration = std::time::Duration::from_secs(120);
@@ -43,6 +47,8 @@ pub(crate) struct Member {
     pub(crate) pops: bool,
     /// The end of its last pop, which may be to come.
     pub(crate) popped: Option<Monotonic>,
+    /// When it last asked for messages, epoch ms.
+    pub(crate) received_ms: Option<i64>,
 }
 
 impl Member {

@@ -1,4 +1,4 @@
-//! Codes 203, 204 and 328: who is connected.
+//! Codes 203, 204, 328 and 900008: who is connected.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,12 +7,16 @@ use remoting::Connection;
 use serde::Serialize;
 use serde_json::Value;
 use wire::Command;
+use wire::body::members::GroupMembers;
 
 use super::json_answer;
 use crate::broker::Broker;
 use crate::clients::Member;
 use crate::error::BrokerError;
 use crate::names;
+
+/// Most members of one answer to 900008.
+const MEMBERS_MAX: usize = 1_000;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -129,4 +133,24 @@ pub(crate) fn all_producers(
         .map(|(group, members)| (group, members.iter().map(info).collect()))
         .collect();
     Ok(json_answer(&ProducerTable { data }))
+}
+
+/// Code 900008.
+pub(crate) fn members(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    _conn: &Arc<Connection>,
+) -> Result<Command, BrokerError> {
+    let group: String = cmd.ext.required("group")?;
+    let after: Option<String> = cmd.ext.optional("after")?;
+    let limit: Option<u32> = cmd.ext.optional("limit")?;
+    if !broker.groups.contains(&group) {
+        return Err(BrokerError::NoGroup(names::shorten(&group)));
+    }
+    let limit = limit.map_or(MEMBERS_MAX, |limit| {
+        usize::try_from(limit).unwrap_or(MEMBERS_MAX)
+    });
+    let after = after.unwrap_or_default();
+    let members = broker.group_members(&group, &after, limit.min(MEMBERS_MAX));
+    Ok(json_answer(&GroupMembers { members }))
 }

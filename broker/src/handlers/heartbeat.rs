@@ -176,6 +176,7 @@ fn accept(
         seen_ms: broker.now_ms(),
         pops: false,
         popped: None,
+        received_ms: None,
     };
     for producer in &body.producer_data_set {
         if !producer.group_name.is_empty() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clock::Monotonic;
-use remoting::Responder;
+use remoting::{Connection, Responder};
 use wire::message::flags;
 use wire::{Body, Command, ResponseCode};
 
@@ -102,7 +102,7 @@ fn begin(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
     let prepared = if reader::is_reader(cmd) {
         reader::prepare(broker, cmd)
     } else {
-        prepare(broker, cmd)
+        prepare(broker, cmd, to.conn())
     };
     match prepared {
         Ok((pull, wait)) => run(broker, pull, wait, to),
@@ -130,7 +130,11 @@ const FORBIDDEN_TOPIC: i32 = 3;
 const FORBIDDEN_BROADCAST: i32 = 4;
 const FORBIDDEN_PAIR: i32 = 5;
 
-fn prepare(broker: &Arc<Broker>, cmd: &Command) -> Result<(Pull, Option<Duration>), Refused> {
+fn prepare(
+    broker: &Arc<Broker>,
+    cmd: &Command,
+    conn: &Connection,
+) -> Result<(Pull, Option<Duration>), Refused> {
     let plain = |error: BrokerError| (error, None);
     let wire = |error: wire::WireError| (BrokerError::from(error), None);
     let ext = &cmd.ext;
@@ -186,6 +190,7 @@ fn prepare(broker: &Arc<Broker>, cmd: &Command) -> Result<(Pull, Option<Duration
         ))));
     }
     broker.check_native(&group).map_err(plain)?;
+    broker.pulls(&group, conn);
     let filter = if sys_flag & flags::PULL_SUBSCRIPTION != 0 {
         Arc::new(
             Filter::parse(ext.get("expressionType"), ext.get("subscription"))

@@ -179,6 +179,11 @@ impl Pop {
         self.table.group_names()
     }
 
+    /// Leases of the group on this broker that a member holds.
+    pub(crate) fn held_by(&self, group: &str, member: &str) -> u64 {
+        self.table.held_by(group, member)
+    }
+
     /// Whether the consume queues hold everything that was in the log at start-up.
     pub(super) fn is_caught_up(&self, store: &Store) -> bool {
         store.dispatched() >= self.log_end_at_start

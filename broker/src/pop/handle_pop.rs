@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use remoting::{Connection, Responder};
+use wire::body::members::Transport;
 use wire::headers::pop::{
     NotificationRequest, NotificationResponse, PollingInfoRequest, PollingInfoResponse, PopRequest,
 };
 use wire::{Command, ResponseCode};
 
 use crate::broker::Broker;
+use crate::clients::Origin;
 use crate::error::BrokerError;
 use crate::filter::{Filter, FilterError};
 use crate::names as core_names;
@@ -147,12 +149,13 @@ fn parse_pop(
     // Last of all: a refused call keeps nobody alive.
     let member = if gantry {
         let member = label(request.member.as_deref().unwrap_or("gateway"));
-        broker.enter_leases(&request.consumer_group, &member)?;
-        Some(Arc::from(member))
+        let (transport, gateway) = (request.transport.as_deref(), request.gateway.as_deref());
+        let origin = origin(transport, gateway, request.member_ip.as_deref());
+        broker.enter_leases(&request.consumer_group, &member, Some(origin), true)?;
+        Arc::from(member)
     } else {
         let wait = Duration::from_millis(deadline_ms);
-        broker.enter_pop(&request.consumer_group, to.conn(), wait)?;
-        None
+        broker.enter_pop(&request.consumer_group, to.conn(), wait)?
     };
     let bytes = request
         .max_bytes
@@ -172,7 +175,7 @@ fn parse_pop(
             Start::NativeLatest
         },
         rules,
-        member,
+        member: Some(member),
         member_limit: request.member_limit.unwrap_or(0),
     };
     Ok((ask, form, deadline_ms))
@@ -182,6 +185,15 @@ fn parse_pop(
 pub(super) fn label(text: &str) -> String {
     let end = text.floor_char_boundary(LABEL_MAX);
     text.get(..end).unwrap_or_default().to_owned()
+}
+
+/// Where the gateway says that its member is. What cannot be read is not known.
+fn origin(transport: Option<&str>, gateway: Option<&str>, ip: Option<&str>) -> Origin {
+    Origin {
+        transport: transport.and_then(Transport::parse),
+        gateway: gateway.map(|name| label(name).into()),
+        ip: ip.and_then(|ip| ip.parse().ok()),
+    }
 }
 
 /// `None` when the request only says that a member has left.
@@ -208,8 +220,12 @@ fn parse_notification(
     };
     let deadline_ms = wait_ms(broker, request.born_time_ms, request.poll_ms, true).unwrap_or(0);
     if gantry {
+        let (transport, gateway) = (request.transport.as_deref(), request.gateway.as_deref());
+        let origin = member
+            .is_some()
+            .then(|| origin(transport, gateway, request.member_ip.as_deref()));
         let member = member.as_deref().unwrap_or(WAITING);
-        broker.enter_leases(&request.consumer_group, member)?;
+        broker.enter_leases(&request.consumer_group, member, origin, false)?;
     } else {
         let wait = Duration::from_millis(deadline_ms);
         broker.enter_pop(&request.consumer_group, to.conn(), wait)?;

@@ -103,7 +103,7 @@ pub struct Lease {
     pub start: u64,
     /// How it stands.
     pub hold: Hold,
-    /// Label of the member that holds it; RocketMQ clients have none.
+    /// Label of the member that holds it: of a gateway, or the id of a RocketMQ client. `None` for one of the broker's own.
     pub member: Option<Arc<str>>,
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use store::PhysicalOffset;
 
 use crate::broker::Broker;
+use crate::clients::Counts;
 use crate::error::BrokerError;
 
 use super::apply::{Change, Event, What};
@@ -76,6 +77,7 @@ pub(crate) fn settle_all(
     };
 
     let mut decisions: Vec<Decision> = vec![GONE; items.len()];
+    let mut counted: BTreeMap<Arc<str>, Counts> = BTreeMap::new();
     let mut open: Vec<usize> = (0..items.len()).collect();
     while !open.is_empty() {
         let mut seen = HashSet::new();
@@ -103,6 +105,11 @@ pub(crate) fn settle_all(
                 &item.op,
                 now_ms,
             );
+            if let Some(change) = &decision.change
+                && let Some(holder) = state.state().holder(item.offset)
+            {
+                count(counted.entry(holder).or_default(), &change.what);
+            }
             parts
                 .entry(slot_index)
                 .or_default()
@@ -123,6 +130,7 @@ pub(crate) fn settle_all(
         }
         open = again;
     }
+    broker.count_settled(group, counted);
     let durable_at = locked
         .iter()
         .flatten()
@@ -132,6 +140,15 @@ pub(crate) fn settle_all(
         decisions,
         durable_at,
     })
+}
+
+/// Counts what a settlement says of the work of the member that held the lease.
+fn count(counts: &mut Counts, what: &What) {
+    match what {
+        What::Acked => counts.acks += 1,
+        What::Nacked(..) | What::Dead(..) | What::Dropped => counts.nacks += 1,
+        What::Visible(_) | What::Adopted(..) | What::Suspended => {}
+    }
 }
 
 fn write(

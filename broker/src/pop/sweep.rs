@@ -46,7 +46,7 @@ pub(crate) struct Ask {
     pub(crate) start: Start,
     /// The group's rules.
     pub(crate) rules: Arc<Rules>,
-    /// Label of the member that asks.
+    /// Label of the member that asks; `None` where nobody is counted.
     pub(crate) member: Option<Arc<str>>,
     /// Leases that it may hold on this broker; 0 = any number.
     pub(crate) member_limit: u32,

@@ -1,10 +1,11 @@
 //! `Call`: a request as handlers get it, body read, path decoded.
 
-use super::Meta;
+use super::{Meta, Peer};
 use crate::error::{ApiError, Code};
 use crate::json::{Raw, document};
 use crate::memory::Held;
 use crate::params::{Query, check_group, check_namespace, check_topic};
+use crate::upstream::Member;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
@@ -12,6 +13,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+use wire::body::members::Transport;
 
 /// Time for a request where `Mq-Timeout` says nothing.
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
@@ -220,11 +222,23 @@ impl Call {
         self.meta.started
     }
 
+    /// The caller as a member of a group.
+    ///
+    /// # Errors
+    /// As [`Call::client`].
+    pub fn member(&self) -> Result<Member, ApiError> {
+        Ok(Member {
+            label: self.client()?,
+            transport: Transport::Rest,
+            ip: self.parts.extensions.get::<Peer>().map(|peer| peer.0),
+        })
+    }
+
     /// The label of the caller (`Mq-Client`), or the address-free default.
     ///
     /// # Errors
     /// `invalid_field` for more than 64 characters or control characters.
-    pub fn client(&self) -> Result<String, ApiError> {
+    fn client(&self) -> Result<String, ApiError> {
         let Some(value) = self.parts.headers.get("mq-client") else {
             return Ok("rest".to_owned());
         };

@@ -14,4 +14,8 @@ mod written;
 
 pub(crate) use accept::names as names_type;
 pub use call::Call;
+
+/// Who opened the connection of a request; among its extensions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) std::net::IpAddr);
 pub(crate) use outer::{Meta, outer};

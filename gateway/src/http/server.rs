@@ -1,5 +1,6 @@
 //! The listening socket: accepts within a bound, serves HTTP/1.1 and HTTP/2, stops in order.
 
+use super::Peer;
 use super::connection::{Phase, WRITE_TIME, WRITE_TIME_SHORT, Watched};
 use super::stalled::Stalled;
 use super::written::follow;
@@ -43,9 +44,10 @@ pub async fn serve(listener: TcpListener, app: Router, state: AppState, stop: Ca
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 let task = connection(
                     stream,
+                    Peer(peer.ip()),
                     app.clone(),
                     state.clone(),
                     Arc::clone(&builder),
@@ -103,6 +105,7 @@ async fn give_up(stalled: &Stalled, answers: &Budget) {
 
 async fn connection(
     stream: TcpStream,
+    peer: Peer,
     app: Router,
     state: AppState,
     builder: Arc<Builder<TokioExecutor>>,
@@ -122,7 +125,8 @@ async fn connection(
     );
     let (stalled, answers) = (Stalled::default(), Arc::clone(&state.answers));
     let watched = stalled.clone();
-    let service = service_fn(move |request: hyper::Request<Incoming>| {
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer);
         let http2 = request.version() == Version::HTTP_2;
         if http2 {
             phase.free();

@@ -8,6 +8,7 @@ mod fuzzing;
 mod group_document;
 mod group_spec;
 pub mod groups;
+pub mod members;
 pub mod messages;
 pub mod peek;
 mod planned;
@@ -36,5 +37,6 @@ pub(crate) fn router() -> Router<AppState> {
         .merge(subscriptions::router())
         .merge(dead_letters::router())
         .merge(peek::router())
+        .merge(members::router())
         .merge(planned::router())
 }

@@ -40,7 +40,6 @@ pub(crate) const PLANNED: &[(&str, &[MethodFilter])] = &[
     ("/v1/ns/{ns}/groups/{group}/retries", &[GET]),
     ("/v1/ns/{ns}/groups/{group}/retries/deliver-now", &[POST]),
     ("/v1/ns/{ns}/groups/{group}/retries/dead-letter", &[POST]),
-    ("/v1/ns/{ns}/groups/{group}/members", &[GET]),
     ("/v1/ns/{ns}/groups/{group}/stats", &[GET]),
     ("/v1/ns/{ns}/groups/{group}/keys/unblock", &[POST]),
     ("/v1/ns/{ns}/groups/{group}/seek", &[POST]),

@@ -135,7 +135,7 @@ pub(crate) async fn receive(
         max: wanted.max,
         max_bytes: wanted.max_bytes,
         invisible_ms: wanted.invisible_ms,
-        member: call.client()?,
+        member: call.member()?,
         member_limit: 0,
         member_holds: BTreeMap::new(),
         deadline,

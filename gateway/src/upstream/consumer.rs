@@ -3,7 +3,7 @@
 use super::inflating::{InflateRoom, read_at};
 use super::routes::Broker;
 use super::timing::BrokerCall;
-use super::{Scope, Upstream, decode, mapping};
+use super::{Member, Scope, Upstream, decode, mapping};
 use crate::error::{ApiError, Code};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -103,8 +103,8 @@ pub struct PopRequest {
     pub max_bytes: u32,
     /// None = the group's.
     pub invisible_ms: Option<u64>,
-    /// Label shown in members.
-    pub member: String,
+    /// Who asks.
+    pub member: Member,
     /// Leases that the member may hold on all brokers together; 0 = any number.
     pub member_limit: u32,
     /// Leases that the member is known to hold, by broker: no broker counts those of another.
@@ -487,7 +487,7 @@ impl Upstream {
         ext.put("initMode", "0");
         ext.put("gantry", "1");
         ext.put("groupVersion", group.version);
-        ext.put("member", &request.member);
+        self.name(&request.member, ext);
         ext.put("maxBytes", max_bytes.max(1));
         if let Some(limit) = limit {
             ext.put("memberLimit", limit);

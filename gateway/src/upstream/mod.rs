@@ -8,6 +8,7 @@ mod decode;
 mod groups;
 mod inflating;
 pub mod mapping;
+mod members;
 mod notify;
 mod peek;
 mod presence;
@@ -27,6 +28,7 @@ pub use consumer::{
 };
 pub use dead_letters::{DeadLetter, DeadPage};
 pub(crate) use decode::Content;
+pub use members::{Member, MembersPage};
 pub use peek::{PeekPage, Peeked};
 pub use presence::Presence;
 pub use producer::{Draft, Durability, Sent};
@@ -53,6 +55,8 @@ pub struct Scope;
 /// What an [`Upstream`] is made of.
 #[derive(Debug)]
 pub struct UpstreamOptions {
+    /// Name of this gateway.
+    pub gateway: String,
     /// Name servers, `host:port`.
     pub name_servers: Vec<String>,
     /// Whether sends create topics and receives create groups.

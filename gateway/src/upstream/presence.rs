@@ -1,7 +1,7 @@
 //! Members that are there without asking for messages: an open subscription keeps its group for the lease kind.
 
 use super::routes::Broker;
-use super::{Upstream, mapping};
+use super::{Member, Upstream, mapping};
 use crate::error::{ApiError, Code};
 use futures_util::future::join_all;
 use std::sync::Arc;
@@ -32,18 +32,14 @@ impl Upstream {
         &self,
         group: &str,
         topic: Option<&str>,
-        member: &str,
+        member: &Member,
         deadline: Instant,
     ) -> Result<Presence, ApiError> {
         self.announce(group, topic, member, deadline).await?;
         let over = CancellationToken::new();
         let ended = over.clone();
         let upstream = self.clone();
-        let (group, topic, member) = (
-            group.to_owned(),
-            topic.map(str::to_owned),
-            member.to_owned(),
-        );
+        let (group, topic, member) = (group.to_owned(), topic.map(str::to_owned), member.clone());
         self.0.options.tracker.spawn(async move {
             loop {
                 tokio::select! {
@@ -67,7 +63,7 @@ impl Upstream {
         &self,
         group: &str,
         topic: Option<&str>,
-        member: &str,
+        member: &Member,
         deadline: Instant,
     ) -> Result<(), ApiError> {
         let detail = self.group_for_receive(group, topic, deadline).await?;
@@ -83,7 +79,7 @@ impl Upstream {
             }
         }
         let calls = told.iter().map(|(topic, broker)| async move {
-            let command = word(group, topic, member, false);
+            let command = self.word(group, topic, member);
             let response = self.call(&broker.addr, command, deadline).await.ok()?;
             let refused = response.response_code() == ResponseCode::NoPermission;
             refused.then(|| mapping::answer(&response, mapping::About::Receive(group, topic)))
@@ -101,8 +97,8 @@ impl Upstream {
     }
 
     /// Takes back that a member was there: one broker refused the call, and a refused call keeps nobody alive.
-    pub(super) fn leave(&self, group: &str, topic: &str, member: &str, broker: &Arc<Broker>) {
-        let command = word(group, topic, member, true);
+    pub(super) fn leave(&self, group: &str, topic: &str, member: &Member, broker: &Arc<Broker>) {
+        let command = self.word(group, topic, member).with_ext("leave", "1");
         let (upstream, broker) = (self.clone(), Arc::clone(broker));
         self.0.options.tracker.spawn(async move {
             let deadline = Instant::now() + CALL;
@@ -111,20 +107,17 @@ impl Upstream {
             }
         });
     }
-}
 
-/// A notification that does not wait: it only says that the member is there, or is not.
-fn word(group: &str, topic: &str, member: &str, leaves: bool) -> Command {
-    let mut command = Command::request(RequestCode::Notification);
-    let ext = &mut command.ext;
-    ext.put("consumerGroup", group);
-    ext.put("topic", topic);
-    ext.put("queueId", "-1");
-    ext.put("pollTime", "0");
-    ext.put("gantry", "1");
-    ext.put("member", member);
-    if leaves {
-        ext.put("leave", "1");
+    /// A notification that does not wait: it only says that the member is there, or with `leave` is not.
+    fn word(&self, group: &str, topic: &str, member: &Member) -> Command {
+        let mut command = Command::request(RequestCode::Notification);
+        let ext = &mut command.ext;
+        ext.put("consumerGroup", group);
+        ext.put("topic", topic);
+        ext.put("queueId", "-1");
+        ext.put("pollTime", "0");
+        ext.put("gantry", "1");
+        self.name(member, ext);
+        command
     }
-    command
 }

@@ -26,7 +26,7 @@ use super::session::{Session, Settings, close};
 use crate::memory::{Held, Whose};
 use crate::params::{format_duration, format_time};
 use crate::state::AppState;
-use crate::upstream::Presence;
+use crate::upstream::{Member, Presence};
 
 /// Largest inbound frame, bytes.
 pub(crate) const FRAME_MAX: usize = 1024 * 1024;
@@ -59,7 +59,8 @@ struct Driver {
     session: Session,
     /// Name of the socket in logs and welcome.
     name: String,
-    member: String,
+    /// The socket as a member; each subscription is one under a label of its own.
+    member: Member,
     base: Instant,
     outbound: Outbound,
     /// A text frame that waits for memory; one at most.
@@ -80,7 +81,7 @@ struct Driver {
 }
 
 /// Serves a socket until it has ended and everything asked for before is answered.
-pub(super) async fn run(socket: WebSocket, state: AppState, name: String, member: String) {
+pub(super) async fn run(socket: WebSocket, state: AppState, name: String, member: Member) {
     let base = Instant::now();
     let config = &state.config.ws;
     let settings = Settings {
@@ -426,7 +427,7 @@ impl Driver {
                 } => {
                     let (state, member) = (self.state.clone(), self.member(target.number));
                     self.jobs.push(Box::pin(async move {
-                        jobs::settle(state, token, target, kind, items, &member).await
+                        jobs::settle(state, token, target, kind, items, &member.label).await
                     }));
                 }
                 Action::Publish { token, publish } => {
@@ -452,8 +453,11 @@ impl Driver {
     }
 
     /// What the brokers know a subscription by: leases are counted for it alone.
-    fn member(&self, sub: u32) -> String {
-        format!("{}.{sub}", self.member)
+    fn member(&self, sub: u32) -> Member {
+        Member {
+            label: format!("{}.{sub}", self.member.label),
+            ..self.member.clone()
+        }
     }
 
     fn open_reader(&mut self, sub: u32, spec: Box<ReaderSubscribe>) {

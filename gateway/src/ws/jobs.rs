@@ -21,7 +21,7 @@ use crate::render::{self, Members};
 use crate::rest::{self, settle::Asked};
 use crate::state::AppState;
 use crate::upstream::{
-    Delivery, PopRequest, Popped, Presence, Scope, SettleOp, SettleOutcome, SettleStatus,
+    Delivery, Member, PopRequest, Popped, Presence, Scope, SettleOp, SettleOutcome, SettleStatus,
 };
 
 /// A call to the brokers ends after this.
@@ -60,7 +60,7 @@ pub(super) enum Done {
 pub(super) struct Feed {
     pub(super) group: String,
     pub(super) topic: Option<String>,
-    pub(super) member: String,
+    pub(super) member: Member,
     pub(super) format: BodyFormat,
     /// Cancelled when the subscription is over.
     pub(super) over: CancellationToken,

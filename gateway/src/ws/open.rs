@@ -88,7 +88,7 @@ async fn adopt(
         lease: lease.clone(),
         op: SettleOp::Extend {
             invisible_ms: Some(invisible_ms),
-            member: Some(feed.member.clone()),
+            member: Some(feed.member.label.clone()),
         },
     };
     let asked: Vec<Settlement> = leases.iter().flatten().map(extend).collect();

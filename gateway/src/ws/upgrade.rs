@@ -6,11 +6,14 @@ use axum::extract::{FromRequestParts, Request, State};
 use axum::http::{HeaderMap, Method, Version, header};
 use axum::response::Response;
 use openapi::ws::SUBPROTOCOL_JSON;
+use wire::body::members::Transport;
 
 use super::driver;
 use crate::error::{ApiError, Code};
+use crate::http::Peer;
 use crate::params::new_ulid;
 use crate::state::AppState;
+use crate::upstream::Member;
 
 /// Small, since a gateway holds many idle sockets: 128 KiB a socket is the library's default.
 const BUFFER: usize = 4_096;
@@ -60,9 +63,13 @@ pub async fn upgrade(
         return Err(ApiError::new(Code::Overloaded, detail).with("limit", state.config.ws.sockets));
     };
     let session = new_ulid(state.clock.now_ms());
-    let member = match label(&parts.headers) {
-        Some(label) => format!("{label}.{session}"),
-        None => format!("ws-{session}"),
+    let member = Member {
+        label: match label(&parts.headers) {
+            Some(label) => format!("{label}.{session}"),
+            None => format!("ws-{session}"),
+        },
+        transport: Transport::WebSocket,
+        ip: parts.extensions.get::<Peer>().map(|peer| peer.0),
     };
     let upgrade = upgrade
         .protocols([SUBPROTOCOL_JSON])

@@ -15,6 +15,7 @@ pub mod heartbeat;
 pub mod inspect;
 pub mod list;
 pub mod lock;
+pub mod members;
 pub mod offsets;
 pub mod queue;
 pub mod queue_map;

@@ -162,6 +162,7 @@ codes! {
         PutSubscription = 900005 "PUT_SUBSCRIPTION",
         DeleteSubscription = 900006 "DELETE_SUBSCRIPTION",
         GroupLag = 900007 "GROUP_LAG",
+        GroupMembers = 900008 "GROUP_MEMBERS",
         Settle = 900010 "SETTLE",
         ListConfig = 900011 "LIST_CONFIG",
         FetchConfig = 900012 "FETCH_CONFIG",

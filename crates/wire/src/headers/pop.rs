@@ -38,6 +38,12 @@ super::header! {
         member_limit: Option<u32> = "memberLimit",
         /// Version of the group's settings that the gateway knows.
         group_version: Option<u64> = "groupVersion",
+        /// How the member is connected to the gateway, see [`crate::body::members::Transport`].
+        transport: Option<String> = "transport",
+        /// Name of the gateway.
+        gateway: Option<String> = "gateway",
+        /// Address of the member at the gateway.
+        member_ip: Option<String> = "memberIp",
     }
 }
 
@@ -167,6 +173,12 @@ super::header! {
         leave: Option<bool> = "leave",
         /// Version of the group's settings that the gateway knows.
         group_version: Option<u64> = "groupVersion",
+        /// As in [`PopRequest`].
+        transport: Option<String> = "transport",
+        /// As in [`PopRequest`].
+        gateway: Option<String> = "gateway",
+        /// As in [`PopRequest`].
+        member_ip: Option<String> = "memberIp",
     }
 }
 

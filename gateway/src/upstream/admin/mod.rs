@@ -74,7 +74,7 @@ pub fn etag(version: u64) -> String {
 }
 
 /// The JSON body of an answer.
-pub(super) fn body<T: DeserializeOwned>(response: &Command) -> Result<T, ApiError> {
+pub(in crate::upstream) fn body<T: DeserializeOwned>(response: &Command) -> Result<T, ApiError> {
     json::from_slice(&response.body.to_bytes()).map_err(|error| {
         tracing::error!(%error, "answer of a broker cannot be read");
         ApiError::new(Code::Internal, "the broker's answer cannot be read")

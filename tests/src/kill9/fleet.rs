@@ -1,6 +1,9 @@
 //! The campaign on several of everything: name servers, brokers and gateways are killed in turn at random moments, each
 //! started again where it was. When a gateway is killed, what it has just given is acked on another one.
 
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,8 +46,8 @@ pub struct FleetReport {
     pub report: Report,
     /// Receipts of killed gateways that were acked on another one.
     pub handed_over: usize,
-    /// Files of the brokers' logs.
-    pub log_files: usize,
+    /// How many files of its log each broker has filled.
+    pub filled: Vec<usize>,
 }
 
 /// Runs a campaign. An error means that it could not be judged, or that a receipt of a killed gateway was not settled.
@@ -52,7 +55,8 @@ pub async fn run(plan: &FleetPlan) -> Result<FleetReport> {
     let mut fleet = Fleet::start(&Shape {
         name_servers: 2,
         metadata: plan.metadata,
-        broker_args: vec!["--flush-mode", plan.flush, "--segment-size", "4MiB"],
+        // small, so that a few kills' load fills several
+        broker_args: vec!["--flush-mode", plan.flush, "--segment-size", "512KiB"],
         ..Shape::default()
     })?;
     fleet.ready().await;
@@ -125,18 +129,21 @@ pub async fn run(plan: &FleetPlan) -> Result<FleetReport> {
     Ok(FleetReport {
         report,
         handed_over,
-        log_files: log_files(&fleet)?,
+        filled: (0..fleet.brokers.len())
+            .map(|number| filled(&fleet.dir().join(broker_name(number))))
+            .collect::<Result<_>>()?,
     })
 }
 
-/// How many log files the brokers of a fleet hold.
-fn log_files(fleet: &Fleet) -> Result<usize> {
-    let mut files = 0;
-    for number in 0..fleet.brokers.len() {
-        let broker = fleet.dir().join(broker_name(number));
-        files += std::fs::read_dir(broker.join("data/commitlog"))?.count();
+/// How many files of a broker's log are followed by one that holds records; the last may be one made ahead of its time.
+fn filled(broker: &Path) -> Result<usize> {
+    let mut begun = 0;
+    for file in std::fs::read_dir(broker.join("data/commitlog"))? {
+        let mut first = [0; 4];
+        File::open(file?.path())?.read_exact(&mut first)?;
+        begun += usize::from(first != [0; 4]);
     }
-    Ok(files)
+    Ok(begun.saturating_sub(1))
 }
 
 fn doors(fleet: &Fleet) -> Doors {

@@ -9,6 +9,9 @@ use hyper::Method;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+/// How much sooner than its wait a receive may end.
+const EARLY: Duration = Duration::from_millis(100);
+
 /// C11.
 #[test]
 fn an_empty_receive_takes_as_long_as_asked() {
@@ -24,23 +27,29 @@ fn an_empty_receive_takes_as_long_as_asked() {
         // the first call may have to learn the route
         bench.ga.receive("g-c11", "wait=0s").await.expect(200);
 
-        let timed = async |query: &str| {
-            let start = Instant::now();
-            let answer = bench.ga.receive("g-c11", query).await.expect(200);
-            assert_eq!(answer.messages(), Vec::<Value>::new());
-            (start.elapsed(), answer.json())
+        // A busy machine may delay any one of them, but not each of a few: the best must be in time. None is early.
+        let best_of = async |tries: usize, query: &str, wait: Duration, late: Duration| {
+            let mut best = (Duration::MAX, Value::Null);
+            for _ in 0..tries {
+                let start = Instant::now();
+                let answer = bench.ga.receive("g-c11", query).await.expect(200);
+                let took = start.elapsed();
+                assert_eq!(answer.messages(), Vec::<Value>::new());
+                assert!(took + EARLY >= wait, "{query}: {took:?}");
+                if took < best.0 {
+                    best = (took, answer.json());
+                }
+                if took <= wait + late {
+                    break;
+                }
+            }
+            assert!(best.0 <= wait + late, "{query}: {:?}", best.0);
+            best.1
         };
-        // The best of a few: a busy machine may delay any one of them.
-        let mut best = Duration::MAX;
-        for _ in 0..5 {
-            best = best.min(timed("wait=0s").await.0);
-        }
-        assert!(best <= Duration::from_millis(100), "{best:?}");
-        let (took, _) = timed("wait=2s").await;
-        assert!(
-            (Duration::from_millis(1900)..=Duration::from_millis(2400) + BUSY).contains(&took),
-            "{took:?}"
-        );
+        let (second, late) = (Duration::from_secs(1), Duration::from_millis(400));
+        let at_once = Duration::from_millis(100);
+        best_of(5, "wait=0s", Duration::ZERO, at_once).await;
+        best_of(3, "wait=2s", 2 * second, late).await;
         problem(
             &bench.ga.receive("g-c11", "wait=61s").await,
             400,
@@ -62,16 +71,13 @@ fn an_empty_receive_takes_as_long_as_asked() {
             .put_group("g-c11", json!({"paused": true}))
             .await
             .expect(200);
-        let (took, answer) = timed("wait=1s").await;
+        let answer = best_of(3, "wait=1s", second, late).await;
         assert_eq!(answer["paused"], true);
-        assert!(
-            (Duration::from_millis(900)..=Duration::from_millis(1400) + BUSY).contains(&took),
-            "{took:?}"
-        );
     });
 }
 
-/// C12: a receive that waits at one gateway gets what another one sends, whichever broker it lies on.
+/// C12: a receive that waits at one gateway gets what another one sends, whichever broker it lies on. Of 50 rounds 45 must
+/// be in time, which a busy machine leaves but looking again now and then, be it twice a second, does not.
 #[test]
 fn a_waiting_receive_gets_what_is_sent_to_any_broker_at_once() {
     within(SLOW, async {
@@ -111,7 +117,7 @@ fn a_waiting_receive_gets_what_is_sent_to_any_broker_at_once() {
                 .expect(200);
         }
         late.sort_unstable();
-        assert!(late[25] <= Duration::from_millis(300), "half of {late:?}");
+        assert!(late[44] <= Duration::from_millis(300), "{late:?}");
         assert!(late[49] <= Duration::from_millis(300) + BUSY, "{late:?}");
     });
 }

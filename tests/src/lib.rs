@@ -10,6 +10,7 @@ pub mod fleet;
 pub mod http;
 pub mod java;
 pub mod kill9;
+pub mod narrow;
 pub mod native;
 pub mod needs;
 pub mod ports;

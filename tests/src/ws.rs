@@ -7,12 +7,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
+
+use crate::narrow::narrow;
 
 /// An open socket. Frames that were read while something else was awaited are kept.
 #[derive(Debug)]
@@ -27,11 +29,9 @@ impl Socket {
         Self::over(TcpStream::connect(gateway).await?).await
     }
 
-    /// As [`Socket::open`], with a receive buffer of a few KiB, so that one that does not read is noticed soon.
+    /// As [`Socket::open`], over a connection on which one that does not read is noticed soon.
     pub async fn open_narrow(gateway: SocketAddr) -> Result<(Socket, Value)> {
-        let tcp = TcpSocket::new_v4()?;
-        tcp.set_recv_buffer_size(4 * 1024)?;
-        Self::over(tcp.connect(gateway).await?).await
+        Self::over(narrow(gateway).await?).await
     }
 
     async fn over(tcp: TcpStream) -> Result<(Socket, Value)> {

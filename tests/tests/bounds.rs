@@ -1,24 +1,26 @@
 //! Slow, silent and dripping clients: memory stays flat, others are served, and each of them is ended in its time.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use gantry_tests::http::Rest;
+use gantry_tests::narrow::narrow;
 use gantry_tests::native::{Native, frame};
 use gantry_tests::process::Gantry;
 use gantry_tests::wait::{eventually, within};
+use gantry_tests::ws::Socket;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
-use socket2::SockRef;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 const SLOW: usize = 1_000;
 const MIB: u64 = 1 << 20;
+/// A code of RocketMQ's protocol.
+const GET_ROUTE: i32 = 105;
 
 /// Anonymous memory of a process, bytes: what is mapped from the log does not count.
 fn anonymous(pid: u32) -> Result<u64> {
@@ -42,15 +44,6 @@ fn many_files() -> Result<()> {
         },
     )?;
     Ok(())
-}
-
-/// A connection on which the kernels take next to nothing that is not read: small segments keep the buffer of the
-/// other side small too.
-async fn narrow(addr: SocketAddr) -> Result<TcpStream> {
-    let socket = TcpSocket::new_v4()?;
-    socket.set_recv_buffer_size(4_096)?;
-    SockRef::from(&socket).set_tcp_mss(536)?;
-    Ok(socket.connect(addr).await?)
 }
 
 #[test]
@@ -99,6 +92,55 @@ fn a_thousand_clients_that_do_not_read_their_pulls_leave_the_memory_of_a_broker_
     });
 }
 
+/// A topic `large` with so many messages of so many bytes, and ten groups, `slow0` to `slow9`, that begin with the first.
+async fn backlog(rest: &Rest, count: usize, bytes: usize) {
+    rest.put_topic("large", json!({})).await.expect(201);
+    for group in 0..10 {
+        let group = format!("slow{group}");
+        rest.put_group(&group, json!({})).await.expect(201);
+        let from = json!({"initialPosition": "earliest"});
+        rest.subscribe(&group, "large", from).await.expect(201);
+    }
+    let kind = [("content-type", "application/octet-stream")];
+    let path = "/v1/ns/default/topics/large/raw";
+    for _ in 0..count {
+        let body = vec![b'x'; bytes];
+        let sent = rest.call(hyper::Method::POST, path, &kind, body).await;
+        sent.unwrap().expect(201);
+    }
+}
+
+/// What a process holds more than `before`, at most, in the next six seconds: within a budget of 64 MiB for answers.
+async fn keeps_to_the_budget(up: &Gantry, before: u64) {
+    let mut most = 0;
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(6) {
+        most = most.max(anonymous(up.pid()).unwrap().saturating_sub(before));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    println!("{} MiB for a budget of 64", most / MIB);
+    assert!(most < 192 * MIB, "{} MiB for a budget of 64", most / MIB);
+    assert!(most > 16 * MIB, "{} MiB: the clients were slow", most / MIB);
+}
+
+/// Whoever reads is served again once those that take nothing are cut, which is soon while memory is short, and in turn
+/// with their groups, however many of them wait. Where a busy machine does not get there within the time of the receive,
+/// the answer is 503 with the advice to try again, which a client follows.
+async fn another_is_served(rest: &Rest) {
+    let sent = rest.send("small", &json!({"text": "hello"})).await;
+    sent.expect(201);
+    let end = Instant::now() + Duration::from_secs(45);
+    let got = loop {
+        let got = rest.receive("reader", "topic=small&wait=30s").await;
+        if got.status != 503 || Instant::now() > end {
+            break got.expect(200);
+        }
+        assert_eq!(got.header("retry-after"), Some("1"));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    };
+    assert_eq!(got.messages().len(), 1);
+}
+
 #[test]
 fn a_thousand_receives_whose_answers_are_not_read_keep_to_the_budget_of_a_gateway() {
     within(Duration::from_secs(120), async {
@@ -106,20 +148,7 @@ fn a_thousand_receives_whose_answers_are_not_read_keep_to_the_budget_of_a_gatewa
         let dir = TempDir::new().unwrap();
         let up = Gantry::up(dir.path(), &["--gateway-answers-max", "64MiB"]).unwrap();
         let rest = Rest::new(up.addr("gateway"));
-        rest.put_topic("large", json!({})).await.expect(201);
-        for group in 0..10 {
-            let group = format!("slow{group}");
-            rest.put_group(&group, json!({})).await.expect(201);
-            let from = json!({"initialPosition": "earliest"});
-            rest.subscribe(&group, "large", from).await.expect(201);
-        }
-        let kind = [("content-type", "application/octet-stream")];
-        let path = "/v1/ns/default/topics/large/raw";
-        for _ in 0..100 {
-            let body = vec![0_u8; 1 << 20];
-            let sent = rest.call(hyper::Method::POST, path, &kind, body).await;
-            sent.unwrap().expect(201);
-        }
+        backlog(&rest, 100, 1 << 20).await;
         let before = anonymous(up.pid()).unwrap();
         let mut clients = Vec::new();
         for n in 0..SLOW {
@@ -132,30 +161,35 @@ fn a_thousand_receives_whose_answers_are_not_read_keep_to_the_budget_of_a_gatewa
             client.write_all(ask.as_bytes()).await.unwrap();
             clients.push(client);
         }
-        let mut most = 0;
-        let began = Instant::now();
-        while began.elapsed() < Duration::from_secs(6) {
-            most = most.max(anonymous(up.pid()).unwrap().saturating_sub(before));
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        assert!(most < 192 * MIB, "{} MiB for a budget of 64", most / MIB);
-        assert!(most > 16 * MIB, "{} MiB: the clients were slow", most / MIB);
-        // Whoever reads is served again once those that take nothing are cut, which is soon while memory is short, and
-        // in turn with their groups, however many of them wait. Where a busy machine does not get there within the
-        // time of the receive, the answer is 503 with the advice to try again, which a client follows.
-        let sent = rest.send("small", &json!({"text": "hello"})).await;
-        sent.expect(201);
-        let end = Instant::now() + Duration::from_secs(45);
-        let got = loop {
-            let got = rest.receive("reader", "topic=small&wait=30s").await;
-            if got.status != 503 || Instant::now() > end {
-                break got.expect(200);
-            }
-            assert_eq!(got.header("retry-after"), Some("1"));
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        };
-        assert_eq!(got.messages().len(), 1);
+        keeps_to_the_budget(&up, before).await;
+        another_is_served(&rest).await;
         drop(clients);
+    });
+}
+
+#[test]
+fn a_thousand_sockets_that_do_not_read_keep_to_the_budget_of_a_gateway() {
+    within(Duration::from_secs(120), async {
+        many_files().unwrap();
+        let dir = TempDir::new().unwrap();
+        let up = Gantry::up(dir.path(), &["--gateway-answers-max", "64MiB"]).unwrap();
+        let gateway = up.addr("gateway");
+        let rest = Rest::new(gateway);
+        backlog(&rest, 300, 200_000).await;
+        let before = anonymous(up.pid()).unwrap();
+        let mut sockets = Vec::new();
+        for n in 0..SLOW {
+            let (mut socket, _) = Socket::open_narrow(gateway).await.unwrap();
+            let subscribe = json!({
+                "op": "subscribe", "sub": "s", "mode": "group", "group": format!("slow{}", n % 10),
+                "topic": "large", "credit": 1_000
+            });
+            socket.send(&subscribe).await.unwrap();
+            sockets.push(socket);
+        }
+        keeps_to_the_budget(&up, before).await;
+        another_is_served(&rest).await;
+        drop(sockets);
     });
 }
 
@@ -168,14 +202,19 @@ fn connections_that_drip_or_stop_in_a_frame_are_ended_and_hold_up_nobody() {
         let before = anonymous(up.pid()).unwrap();
         let mut dripping = JoinSet::new();
         for n in 0..SLOW {
-            // Half of them drip a frame, half a request head; a byte a second would take minutes.
-            let (addr, text) = if n % 2 == 0 {
+            // Two in three drip a frame, one a request head; a byte a second would take minutes. Every other one stops
+            // early.
+            let (addr, mut text) = if n % 3 < 2 {
+                let addr = up.addr(["broker", "namesrv"][n % 3]);
                 let head = [0, 0, 4, 0, 0, 0, 3, 0, b'{'];
-                (up.addr("broker"), [head.as_slice(), &[b' '; 600]].concat())
+                (addr, [head.as_slice(), &[b' '; 600]].concat())
             } else {
                 let head = format!("GET /healthz HTTP/1.1\r\nX: {}", "y".repeat(600));
                 (up.addr("gateway"), head.into_bytes())
             };
+            if n % 2 == 0 {
+                text.truncate(9);
+            }
             let mut client = TcpStream::connect(addr).await.unwrap();
             dripping.spawn(async move {
                 let began = Instant::now();
@@ -188,6 +227,7 @@ fn connections_that_drip_or_stop_in_a_frame_are_ended_and_hold_up_nobody() {
                         }
                         tokio::time::sleep(Duration::from_secs(1)).await;
                     }
+                    std::future::pending().await
                 };
                 tokio::select! {
                     () = drip => {}
@@ -205,6 +245,12 @@ fn connections_that_drip_or_stop_in_a_frame_are_ended_and_hold_up_nobody() {
             }
         })
         .await;
+        let began = Instant::now();
+        let names = Native::connect(up.addr("namesrv")).await.unwrap();
+        let route = json!({"topic": "small"});
+        let found = names.call(GET_ROUTE, route, b"").await.unwrap();
+        found.expect(0).unwrap();
+        assert!(began.elapsed() < Duration::from_secs(10), "a route");
         let grown = anonymous(up.pid()).unwrap().saturating_sub(before);
         assert!(
             grown < 64 * MIB,
@@ -213,7 +259,7 @@ fn connections_that_drip_or_stop_in_a_frame_are_ended_and_hold_up_nobody() {
         );
         while let Some(ended) = dripping.join_next().await {
             let (n, took, answer) = ended.unwrap();
-            let (limit, expected) = if n % 2 == 0 {
+            let (limit, expected) = if n % 3 < 2 {
                 (60, "")
             } else {
                 (30, "HTTP/1.1 408")

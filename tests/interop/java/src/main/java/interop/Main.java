@@ -7,8 +7,8 @@ import java.util.Arrays;
  * output; the tests read those lines and judge. Logs of the client go to files under the working directory.
  *
  * <pre>
- * produce --namesrv A --topic T [--mode sync|async|oneway|batch] [--count N] [--first N] [--size B] [--batch N]
- *         [--tags a,b] [--keys prefix] [--prop name=value]... [--body base64]
+ * produce --namesrv A --topic T [--mode sync|async|oneway|batch|steady [--pause ms]] [--count N] [--first N] [--size B]
+ *         [--batch N] [--tags a,b] [--keys prefix] [--prop name=value]... [--body base64]
  * consume --namesrv A --topic T --group G [--tags expr] [--expect N] [--timeout s] [--settle ms] [--threads N]
  *         [--batch N] [--max-reconsume N] [--fail always|first] [--delay-level N] [--from first|last|yyyyMMddHHmmss]
  *         [--model broadcast] [--instance name] [--pause ms] [--orderly true [--suspend ms]]

@@ -9,10 +9,15 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.rocketmq.client.exception.MQBrokerException;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageClientIDSetter;
+import org.apache.rocketmq.remoting.exception.RemotingException;
 
 /** Sends numbered messages and prints what the broker answered for each. */
 final class Produce {
@@ -28,6 +33,8 @@ final class Produce {
         // the answer to the one send is what is looked at
         producer.setRetryTimesWhenSendFailed(0);
         producer.setRetryTimesWhenSendAsyncFailed(0);
+        // looked at every 30 s by default; every second, so that a test need not wait
+        producer.setPollNameServerInterval(1000);
         producer.start();
         try {
             List<Message> messages = messages(options);
@@ -38,6 +45,7 @@ final class Produce {
                     }
                 }
                 case "async" -> async(producer, messages);
+                case "steady" -> steady(producer, options);
                 case "oneway" -> {
                     for (Message message : messages) {
                         producer.sendOneway(message);
@@ -65,6 +73,29 @@ final class Produce {
         } finally {
             Lines.flush();
             producer.shutdown();
+        }
+    }
+
+    /** One message every {@code --pause} ms; one that is not acknowledged is sent again under another id until one is. */
+    private static void steady(DefaultMQProducer producer, Options options) throws Exception {
+        Lines.print("ready", true);
+        Lines.flush();
+        int first = options.number("first", 0);
+        int count = options.number("count", 1);
+        for (int n = first; n < first + count; n++) {
+            boolean again = true;
+            while (again) {
+                Message message = message(options, n);
+                try {
+                    SendResult result = producer.send(message);
+                    answered(message, result);
+                    again = result.getSendStatus() != SendStatus.SEND_OK;
+                } catch (RemotingException | MQBrokerException | MQClientException e) {
+                    Lines.print("n", n, "error", String.valueOf(e), "msgId", MessageClientIDSetter.getUniqID(message));
+                }
+                Lines.flush();
+                TimeUnit.MILLISECONDS.sleep(options.number("pause", 0));
+            }
         }
     }
 
@@ -115,26 +146,29 @@ final class Produce {
     }
 
     private static List<Message> messages(Options options) {
-        String topic = options.text("topic");
-        String[] tags = options.text("tags", "").split(",");
-        String keys = options.text("keys", null);
         int first = options.number("first", 0);
         int count = options.number("count", 1);
         List<Message> messages = new ArrayList<>(count);
         for (int n = first; n < first + count; n++) {
-            String tag = tags[n % tags.length];
-            Message message = new Message(topic, tag.isEmpty() ? null : tag, body(options, n));
-            if (keys != null) {
-                message.setKeys(keys + n);
-            }
-            message.putUserProperty("n", Integer.toString(n));
-            for (String property : options.all("prop")) {
-                int at = property.indexOf('=');
-                message.putUserProperty(property.substring(0, at), property.substring(at + 1));
-            }
-            messages.add(message);
+            messages.add(message(options, n));
         }
         return messages;
+    }
+
+    private static Message message(Options options, int n) {
+        String[] tags = options.text("tags", "").split(",");
+        String keys = options.text("keys", null);
+        String tag = tags[n % tags.length];
+        Message message = new Message(options.text("topic"), tag.isEmpty() ? null : tag, body(options, n));
+        if (keys != null) {
+            message.setKeys(keys + n);
+        }
+        message.putUserProperty("n", Integer.toString(n));
+        for (String property : options.all("prop")) {
+            int at = property.indexOf('=');
+            message.putUserProperty(property.substring(0, at), property.substring(at + 1));
+        }
+        return message;
     }
 
     /** The given body, or {@code --size} bytes that begin with the number and go on at random from that seed. */

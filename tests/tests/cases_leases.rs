@@ -121,7 +121,8 @@ fn a_stale_receipt_leaves_the_next_holder_alone_and_an_extension_holds() {
 }
 
 /// BL-17, apache/rocketmq#4909, #334, #9083: a group that starts at the latest message gets nothing that was there before,
-/// however young the topic, and everything after the answer; also after a restart of the broker.
+/// however young the topic, and everything after the answer; also where the broker was restarted, after the group was made
+/// or before.
 #[test]
 fn a_group_that_starts_at_the_latest_message_gets_only_what_follows() {
     within(USUAL, async {
@@ -160,6 +161,24 @@ fn a_group_that_starts_at_the_latest_message_gets_only_what_follows() {
         let rest = Rest::new(gantry.addr("gateway"));
         assert_eq!(one(&rest, "late", "10s").await["json"], "new");
         assert_eq!(one(&rest, "late", "500ms").await, Value::Null);
+
+        rest.put_group("after", json!({"initialPosition": "latest"}))
+            .await
+            .expect(201);
+        rest.subscribe("after", "young", json!({}))
+            .await
+            .expect(201);
+        assert_eq!(one(&rest, "after", "0s").await, Value::Null);
+        for n in 10..14 {
+            rest.send("young", &json!({"json": n})).await.expect(201);
+        }
+        let mut got = Vec::new();
+        for _ in 10..14 {
+            got.push(one(&rest, "after", "5s").await["json"].as_i64());
+        }
+        got.sort_unstable();
+        assert_eq!(got, [10, 11, 12, 13].map(Some));
+        assert_eq!(one(&rest, "after", "500ms").await, Value::Null);
     });
 }
 

@@ -1,4 +1,5 @@
-//! Several name servers that do not know each other: any of them is enough, and one that comes back empty knows all soon.
+//! Several name servers that do not know each other: any of them is enough, and one that comes back empty knows all within ten
+//! seconds.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod support;
@@ -12,6 +13,7 @@ use support::send;
 use tokio::time::Instant;
 use wire::{Command, RequestCode};
 
+/// A third of what a broker waits between two registrations when nothing changes.
 const SOON: Duration = Duration::from_secs(10);
 
 fn loopback() -> SocketAddr {
@@ -48,7 +50,7 @@ async fn knows(addr: SocketAddr, topic: &str) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_of_two_is_enough_and_one_that_comes_back_empty_knows_all_within_two_seconds() {
+async fn one_of_two_is_enough_and_one_that_comes_back_empty_knows_all_within_ten_seconds() {
     let dir = tempfile::tempdir().unwrap();
     let (one, two) = (name_server(loopback()).await, name_server(loopback()).await);
     let addrs = [one.addr(), two.addr()];
@@ -94,7 +96,7 @@ async fn one_of_two_is_enough_and_one_that_comes_back_empty_knows_all_within_two
     );
     let one = name_server(addrs[0]).await;
     let took = knows(addrs[0], "before").await + knows(addrs[0], "meanwhile").await;
-    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert!(took < SOON, "{took:?}");
 
     two.stop().await;
     assert_eq!(post("after").await, 201, "by the one that came back");

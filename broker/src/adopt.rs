@@ -343,7 +343,10 @@ fn start_of(subscription: &SubscriptionSpec, config: &GroupConfig, fresh: bool) 
     }
 }
 
-fn parse<T: serde::de::DeserializeOwned + Entry>(entry: &ConfigEntry) -> Result<T, BrokerError> {
+/// The configuration of an entry, which has the version that the entry says.
+pub(crate) fn parse<T: serde::de::DeserializeOwned + Entry>(
+    entry: &ConfigEntry,
+) -> Result<T, BrokerError> {
     let config: T = serde_json::from_value(entry.config.clone())
         .map_err(|error| BrokerError::Body(error.to_string()))?;
     if config.version() == entry.version {

@@ -47,9 +47,9 @@ const DEAD_LETTERS_MS: u64 = 14 * 86_400_000;
 type Queue = (String, i32);
 
 /// What was put again and must be known until its original is gone.
-#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct State {
+pub(crate) struct State {
     /// A round was begun at this log position and not ended.
     begun_at: Option<u64>,
     /// Positions before these were put again.
@@ -136,7 +136,7 @@ impl Carry {
                 .hidden
                 .entry((topic.to_owned(), queue_id))
                 .or_default();
-            *to = (*to).max(offset + 1);
+            *to = (*to).max(offset.saturating_add(1));
         } else if view.topic == self.log_topic && view.tags() == Some(TAG_KEPT) {
             tables.kept.insert((topic.to_owned(), queue_id, offset), at);
         }
@@ -204,11 +204,11 @@ impl Carry {
     }
 }
 
-fn mark(topic: &str, queue_id: i32, offset: u64) -> String {
+pub(crate) fn mark(topic: &str, queue_id: i32, offset: u64) -> String {
     format!("{queue_id} {offset} {topic}")
 }
 
-fn parse_mark(text: &str) -> Option<(&str, i32, u64)> {
+pub(crate) fn parse_mark(text: &str) -> Option<(&str, i32, u64)> {
     let mut parts = text.splitn(3, ' ');
     let queue_id = parts.next()?.parse().ok()?;
     let offset = parts.next()?.parse().ok()?;

@@ -61,9 +61,31 @@ pub(crate) fn park(properties: &mut String, topic: &str, queue_id: i32, level: u
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct DelayFile {
+pub(crate) struct DelayFile {
     offset_table: BTreeMap<i32, i64>,
     log_position: Option<u64>,
+}
+
+impl DelayFile {
+    /// Next offset to deliver, by level − 1.
+    fn next(&self) -> [u64; LEVELS] {
+        let mut next = [0; LEVELS];
+        for (level, offset) in &self.offset_table {
+            let index = usize::try_from(*level).ok().and_then(|n| n.checked_sub(1));
+            let slot = index.and_then(|index| next.get_mut(index));
+            if let (Some(slot), Ok(offset)) = (slot, u64::try_from(*offset)) {
+                *slot = offset;
+            }
+        }
+        next
+    }
+
+    /// The text that says the same.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        let position = self.log_position.unwrap_or(0);
+        Delay::to_json(DataVersion::default(), &self.next(), position)
+    }
 }
 
 /// Progress of every level.
@@ -115,14 +137,7 @@ impl Delay {
     pub(crate) fn recover(&self, store: &store::Store) -> Result<(), BrokerError> {
         let file = self.read_file()?;
         let mut next = self.next.lock();
-        for (level, offset) in file.offset_table {
-            let slot = usize::try_from(level - 1)
-                .ok()
-                .and_then(|index| next.get_mut(index));
-            if let (Some(slot), Ok(offset)) = (slot, u64::try_from(offset)) {
-                *slot = offset;
-            }
-        }
+        *next = file.next();
         let from = PhysicalOffset::new(file.log_position.unwrap_or(0)).max(store.min_physical());
         for (_, record) in store.scan(from) {
             let Ok(view) = RecordView::parse(&record) else {
@@ -131,14 +146,11 @@ impl Delay {
             let Some(from) = view.property(DELAYED_FROM) else {
                 continue;
             };
-            let Some((level, offset)) = from.split_once(' ') else {
+            let Some((index, after)) = parse_from(from) else {
                 continue;
             };
-            let (Ok(level), Ok(offset)) = (level.parse::<usize>(), offset.parse::<u64>()) else {
-                continue;
-            };
-            if let Some(slot) = next.get_mut(level.wrapping_sub(1)) {
-                *slot = (*slot).max(offset + 1);
+            if let Some(slot) = next.get_mut(index) {
+                *slot = (*slot).max(after);
             }
         }
         Ok(())
@@ -389,7 +401,14 @@ fn deliver(broker: &Arc<Broker>, level: usize, entry: &QueueEntry) -> Result<(),
     Ok(())
 }
 
-fn parse_due(text: &str) -> Option<(u64, usize)> {
+/// Level − 1 of a delivered message, and the offset after it.
+pub(crate) fn parse_from(text: &str) -> Option<(usize, u64)> {
+    let (level, offset) = text.split_once(' ')?;
+    let index = level.parse::<usize>().ok()?.checked_sub(1)?;
+    Some((index, offset.parse::<u64>().ok()?.saturating_add(1)))
+}
+
+pub(crate) fn parse_due(text: &str) -> Option<(u64, usize)> {
     let (due_ms, level) = text.split_once(' ')?;
     Some((due_ms.parse().ok()?, level.parse().ok()?))
 }

@@ -18,6 +18,9 @@ mod dispatch;
 mod durability;
 mod error;
 mod filter;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod group;
 mod handlers;
 mod ids;

@@ -1,6 +1,6 @@
 //! Committed offsets of groups, in memory and in the shape of `consumerOffset.json`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -95,14 +95,14 @@ impl OffsetTable {
     /// RocketMQ 5.4.0 writes them.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         let version = *self.version.lock();
-        let mut topics_of: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut topics_of: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         let mut table: BTreeMap<String, BTreeMap<i32, i64>> = BTreeMap::new();
         for (group, topics) in self.pairs.read().iter() {
             for (topic, queues) in topics {
                 topics_of
                     .entry(group.clone())
                     .or_default()
-                    .push(topic.clone());
+                    .insert(topic.clone());
                 table.insert(format!("{topic}{SEPARATOR}{group}"), queues.lock().clone());
             }
         }

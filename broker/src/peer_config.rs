@@ -38,7 +38,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(200);
 /// One other master.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Peer {
+pub(crate) struct Peer {
     addr: String,
     /// When a name server last listed it, wall time, ms.
     seen_ms: u64,
@@ -71,7 +71,7 @@ impl Peers {
     /// Reads who was there before the last stop. A file that cannot be used is left out: the name servers know better.
     pub(crate) fn recall(&self) {
         let read = |json: &[u8]| -> Result<usize, WireError> {
-            let known: BTreeMap<String, Peer> = wire::json::from_slice(json)?;
+            let known = read_file(json)?;
             let count = known.len();
             *self.known.lock() = latest(known);
             Ok(count)
@@ -122,7 +122,7 @@ impl Peers {
         let (all, changed) = (known.clone(), addresses(&known) != before);
         drop(known);
         if changed {
-            let text = serde_json::to_vec_pretty(&all).unwrap_or_default();
+            let text = file_text(&all);
             if let Err(error) = self.file.write(|| text) {
                 tracing::warn!(%error, "the peers are not remembered");
             }
@@ -132,6 +132,19 @@ impl Peers {
 }
 
 /// At most [`PEERS_MAX`] of them, those that were seen last.
+/// Peers by name, as `config/peers.json` has them.
+///
+/// # Errors
+/// The text is no such table.
+pub(crate) fn read_file(json: &[u8]) -> Result<BTreeMap<String, Peer>, WireError> {
+    wire::json::from_slice(json)
+}
+
+/// The text of `config/peers.json`.
+pub(crate) fn file_text(peers: &BTreeMap<String, Peer>) -> Vec<u8> {
+    serde_json::to_vec_pretty(peers).unwrap_or_default()
+}
+
 fn latest(known: BTreeMap<String, Peer>) -> BTreeMap<String, Peer> {
     let mut peers: Vec<(String, Peer)> = known.into_iter().collect();
     peers.sort_by_key(|(_, peer)| Reverse(peer.seen_ms));

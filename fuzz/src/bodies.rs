@@ -1,4 +1,4 @@
-//! JSON bodies of the remoting protocol: each type reads its own writing.
+//! JSON bodies of the remoting protocol: each type of `wire` reads its own writing; those that only the broker reads.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -7,7 +7,7 @@ use wire::json;
 
 macro_rules! types {
     ($($type:ty),* $(,)?) => {
-        const TYPES: &[fn(&[u8])] = &[$( json_body::<$type> ),*];
+        const TYPES: &[fn(&[u8])] = &[$( json_body::<$type> ,)* broker::fuzzing::request_body];
     };
 }
 

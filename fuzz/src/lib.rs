@@ -7,7 +7,9 @@
 #![allow(clippy::panic, reason = "what is wrong shall fail loudly")]
 
 mod bodies;
+mod files;
 mod frames;
+mod handles;
 mod leases;
 mod records;
 mod rest;
@@ -18,7 +20,7 @@ mod texts;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 9] = [
     ("frames", frames::run),
     ("bodies", bodies::run),
     ("records", records::run),
@@ -26,6 +28,8 @@ pub const TARGETS: [Target; 7] = [
     ("leases", leases::run),
     ("rest", rest::run),
     ("sockets", sockets::run),
+    ("files", files::run),
+    ("handles", handles::run),
 ];
 
 /// The target of this name.

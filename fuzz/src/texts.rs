@@ -1,5 +1,5 @@
-//! Short texts with a form: native receipts and ids, and those of the public API: handles, tokens, durations, times,
-//! queries, names.
+//! Short texts with a form: native receipts and ids, marks that the broker puts on records, and those of the public API:
+//! forged handles, durations, times, queries, names, tags, where readers begin and end.
 
 use std::fmt::Debug;
 
@@ -44,6 +44,7 @@ pub(crate) fn run(data: &[u8]) {
     let offsets = ack.offsets();
     ack.set_offsets(&offsets);
     assert_eq!(ack.offsets(), offsets);
+    broker::fuzzing::texts(text);
     fuzzing::texts(text);
 }
 

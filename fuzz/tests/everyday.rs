@@ -65,4 +65,6 @@ macro_rules! targets {
     };
 }
 
-targets!(frames, bodies, records, texts, leases, rest, sockets);
+targets!(
+    frames, bodies, records, texts, leases, rest, sockets, files, handles
+);

@@ -26,10 +26,14 @@ impl PageKeys {
     /// The token that goes on after `position`. `list` is path and filters.
     #[must_use]
     pub fn encode(&self, list: &str, position: &str, now_ms: i64) -> String {
-        let mut bytes = (now_ms + HOUR_MS).to_be_bytes().to_vec();
-        bytes.extend_from_slice(&list_hash(list));
-        bytes.extend_from_slice(position.as_bytes());
-        self.0.seal(&bytes)
+        self.sign(list, position.as_bytes(), now_ms + HOUR_MS)
+    }
+
+    /// The token of a position that is written down, good until `until_ms`, epoch ms.
+    pub(crate) fn sign(&self, list: &str, position: &[u8], until_ms: i64) -> String {
+        let until = until_ms.to_be_bytes();
+        self.0
+            .seal(&[&until, &list_hash(list)[..], position].concat())
     }
 
     /// The position of a token of this list.

@@ -74,18 +74,36 @@ impl ReceiptKeys {
     /// The receipt of a lease.
     #[must_use]
     pub fn encode(&self, scope: &Scope, group: &str, lease: &Lease) -> String {
-        let mut out = Vec::with_capacity(80 + lease.topic.len() + lease.broker.len());
+        self.sign(
+            scope,
+            group,
+            80 + lease.topic.len() + lease.broker.len(),
+            |out| {
+                text(out, &lease.topic);
+                text(out, &lease.broker);
+                varint(out, zigzag(i64::from(lease.queue_id)));
+                varint(out, zigzag(lease.queue_offset));
+                varint(out, lease.lease_id);
+                varint(out, u64::from(lease.attempt));
+                varint(out, zigzag(lease.delivered_at_ms));
+            },
+        )
+    }
+
+    /// The receipt of a group whose lease is what `write` writes, `bytes` in all or few more.
+    pub(crate) fn sign(
+        &self,
+        scope: &Scope,
+        group: &str,
+        bytes: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> String {
+        let mut out = Vec::with_capacity(bytes);
         let key = self.ring.newest();
         out.push(VERSION);
         varint(&mut out, key.as_ref().map_or(0, |k| k.number));
         out.extend_from_slice(&group_hash(scope, group));
-        text(&mut out, &lease.topic);
-        text(&mut out, &lease.broker);
-        varint(&mut out, zigzag(i64::from(lease.queue_id)));
-        varint(&mut out, zigzag(lease.queue_offset));
-        varint(&mut out, lease.lease_id);
-        varint(&mut out, u64::from(lease.attempt));
-        varint(&mut out, zigzag(lease.delivered_at_ms));
+        write(&mut out);
         if let Some(key) = key {
             let tag = tag(&key.mac, &out);
             out.extend_from_slice(&tag);

@@ -19,7 +19,7 @@ const KEYS_MAX: usize = 100_000;
 /// Characters of one key and value together.
 const ENTRY_MAX: usize = 64 * 1024;
 
-type Table = BTreeMap<String, BTreeMap<String, String>>;
+pub(crate) type Table = BTreeMap<String, BTreeMap<String, String>>;
 
 /// What the file holds.
 #[derive(Serialize, Deserialize)]
@@ -108,20 +108,22 @@ impl KvConfig {
         let Some(path) = file.as_deref() else {
             return Ok(());
         };
-        let stored = Stored {
-            config_table: self.table.read().clone(),
-        };
-        write_whole(path, &wire::json::to_vec(&stored)).map_err(|error| {
+        let text = text(self.table.read().clone());
+        write_whole(path, &text).map_err(|error| {
             NamesrvError::Storage(format!("{} cannot be written: {error}", path.display()))
         })
     }
 }
 
-fn parse(bytes: &[u8]) -> io::Result<Table> {
+pub(crate) fn parse(bytes: &[u8]) -> io::Result<Table> {
     let stored = wire::json::from_slice::<Stored>(bytes);
     stored
         .map(|stored| stored.config_table)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+pub(crate) fn text(config_table: Table) -> Vec<u8> {
+    wire::json::to_vec(&Stored { config_table })
 }
 
 /// Replaces the file as a whole: at any moment it is the old one or the new one.

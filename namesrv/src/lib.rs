@@ -10,6 +10,9 @@ mod bodies;
 mod config;
 mod dispatch;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handlers;
 mod kv_config;
 mod metrics;

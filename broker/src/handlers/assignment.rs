@@ -19,7 +19,7 @@ use crate::topic::PERM_READ;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct AssignmentBody {
+pub(super) struct AssignmentBody {
     topic: String,
     consumer_group: String,
     client_id: String,
@@ -128,7 +128,7 @@ fn assign(broker: &Broker, body: &AssignmentBody, queues: Vec<MessageQueue>) -> 
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct SetModeBody {
+pub(super) struct SetModeBody {
     topic: String,
     consumer_group: String,
     mode: String,

@@ -24,7 +24,7 @@ const CLIENT_ID_MAX: usize = 512;
 /// The body of RocketMQ 5.4.0 `HeartbeatData`, as any client writes it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct HeartbeatBody {
+pub(super) struct HeartbeatBody {
     #[serde(rename = "clientID")]
     client_id: String,
     producer_data_set: Vec<ProducerBody>,
@@ -364,7 +364,7 @@ pub(crate) fn consumer_list(
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct CheckBody {
+pub(super) struct CheckBody {
     subscription_data: SubscriptionBody,
 }
 

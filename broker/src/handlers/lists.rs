@@ -17,13 +17,13 @@ const LIST_MAX: usize = 10_000;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Topics {
+pub(super) struct Topics {
     topic_config_list: Vec<TopicConfig>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Groups {
+pub(super) struct Groups {
     group_config_list: Vec<GroupConfig>,
 }
 

@@ -16,7 +16,7 @@ const QUEUES_MAX: usize = 65_536;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct LockBody {
+pub(super) struct LockBody {
     client_id: String,
     consumer_group: String,
     mq_set: Vec<QueueBody>,

@@ -10,6 +10,8 @@ pub(crate) mod consumer_call;
 pub(crate) mod consumer_info;
 pub(crate) mod consumer_status;
 pub(crate) mod forbidden;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 pub(crate) mod gantry_group;
 pub(crate) mod gantry_topic;
 pub(crate) mod group;

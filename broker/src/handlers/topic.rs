@@ -199,7 +199,7 @@ pub(crate) fn check_shape(read: i32, write: i32, perm: i32) -> Result<(), Broker
 }
 
 /// `+name=value` and `-name`, comma separated.
-fn parse_attributes(text: &str) -> Result<Vec<(String, Option<String>)>, BrokerError> {
+pub(super) fn parse_attributes(text: &str) -> Result<Vec<(String, Option<String>)>, BrokerError> {
     let bad = |part: &str| {
         BrokerError::Absent(format!(
             "add/alter attribute format is wrong: {}",

@@ -362,6 +362,16 @@ struct BatchAck {
     b: String,
 }
 
+/// A body of acks and the offsets it names, for the fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn read_batch_ack(bytes: &[u8]) {
+    if let Ok(body) = wire::json::from_slice::<BatchAckBody>(bytes) {
+        for ack in &body.acks {
+            drop(set_bits(&ack.b));
+        }
+    }
+}
+
 fn parse_batch_ack(broker: &Broker, cmd: &Command) -> Parsed {
     let nothing = || BrokerError::NoAcks;
     if cmd.body.is_empty() {

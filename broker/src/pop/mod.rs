@@ -48,6 +48,8 @@ mod waiting;
 pub(crate) use carry::kind_changed;
 pub(crate) use engine::{Pop, wait_flushed};
 pub(crate) use handle_pop::{notify, polling_info, pop};
+#[cfg(feature = "fuzzing")]
+pub(crate) use handle_settle::read_batch_ack;
 pub(crate) use handle_settle::{ack, batch_ack, change_invisible, settle};
 pub(crate) use names::{is_retry_of, parse_retry_v2};
 pub(crate) use peek::peek;

@@ -15,7 +15,7 @@ use crate::config_file::read_whole;
 use crate::disk::Disk;
 use std::path::Path;
 
-const MAGIC: &[u8; 8] = b"gantry1\0";
+pub(crate) const MAGIC: &[u8; 8] = b"gantry1\0";
 const FILE_BYTES: usize = 4096;
 const SLOTS: [usize; 2] = [512, 1024];
 const SLOT_BYTES: usize = 44;
@@ -38,10 +38,15 @@ pub(crate) fn read(disk: &dyn Disk, path: &Path) -> Result<Option<Checkpoint>, S
     let Some(content) = read_whole(disk, path)? else {
         return Ok(None);
     };
+    Ok(newest(&content))
+}
+
+/// The newest whole slot of a file's content.
+pub(crate) fn newest(content: &[u8]) -> Option<Checkpoint> {
     let slots = SLOTS
         .iter()
         .filter_map(|at| decode_slot(content.get(*at..*at + SLOT_BYTES)?));
-    Ok(slots.max_by_key(|slot| slot.number))
+    slots.max_by_key(|slot| slot.number)
 }
 
 /// Writes `point` into the slot its number names and syncs the file (not the directory).
@@ -67,7 +72,7 @@ pub(crate) fn write(disk: &dyn Disk, path: &Path, point: Checkpoint) -> Result<(
     file.sync().map_err(failed)
 }
 
-fn encode_slot(point: Checkpoint) -> Vec<u8> {
+pub(crate) fn encode_slot(point: Checkpoint) -> Vec<u8> {
     let mut out = Vec::with_capacity(SLOT_BYTES);
     out.extend_from_slice(MAGIC);
     for value in [point.number, point.flushed, point.queues] {
@@ -79,7 +84,7 @@ fn encode_slot(point: Checkpoint) -> Vec<u8> {
     out
 }
 
-fn decode_slot(slot: &[u8]) -> Option<Checkpoint> {
+pub(crate) fn decode_slot(slot: &[u8]) -> Option<Checkpoint> {
     let (content, crc) = slot.split_at_checked(SLOT_BYTES - 4)?;
     let word = |at: usize| -> Option<[u8; 8]> { content.get(at..at + 8)?.try_into().ok() };
     let whole = crc == crc32fast::hash(content).to_be_bytes() && content.starts_with(MAGIC);

@@ -30,6 +30,16 @@ pub(crate) struct Sizes {
     pub(crate) queue_file: u64,
 }
 
+impl Sizes {
+    /// The text of the file `layout`.
+    pub(crate) fn text(self) -> String {
+        format!(
+            "segment_size={}\nqueue_file_size={}\n",
+            self.segment, self.queue_file
+        )
+    }
+}
+
 /// Bytes of one consume-queue unit.
 pub(crate) const UNIT_BYTES: u64 = 20;
 /// The same, as a length in memory.
@@ -91,11 +101,7 @@ impl Layout {
             queue_file: self.queue_file_found(disk)?.unwrap_or(otherwise.queue_file),
         };
         if recorded != Some(sizes) {
-            let text = format!(
-                "segment_size={}\nqueue_file_size={}\n",
-                sizes.segment, sizes.queue_file
-            );
-            config_file::write(disk, &path, text.as_bytes())?;
+            config_file::write(disk, &path, sizes.text().as_bytes())?;
         }
         Ok(sizes)
     }
@@ -120,7 +126,7 @@ impl Layout {
     }
 }
 
-fn parse_sizes(text: &[u8]) -> Option<Sizes> {
+pub(crate) fn parse_sizes(text: &[u8]) -> Option<Sizes> {
     let text = std::str::from_utf8(text).ok()?;
     let value = |name: &str| {
         text.lines()

@@ -40,6 +40,9 @@ mod dispatch;
 mod draft;
 mod error;
 mod flush;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gate;
 mod ids;
 mod layout;

@@ -28,7 +28,7 @@ pub(crate) fn write(shared: &Shared) -> Result<(), StoreError> {
     for queue in shared.queues.all() {
         let (first, end) = queue.range();
         if end > 0 && first == end && !queue.is_removed() {
-            lines.push(format!("{end} {} {}\n", queue.id(), queue.topic()));
+            lines.push(line(end, queue.id(), queue.topic()));
         }
     }
     lines.sort();
@@ -48,7 +48,7 @@ pub(crate) fn write_if_due(shared: &Shared) -> Result<(), StoreError> {
 }
 
 fn put(disk: &dyn Disk, layout: &Layout, body: &str) -> Result<(), StoreError> {
-    let text = format!("{:08x}\n{body}", crc32fast::hash(body.as_bytes()));
+    let text = sealed(body);
     let path = layout.file(FILE);
     let there = config_file::read(disk, &path)?;
     if there.as_deref() == Some(text.as_bytes()) || (there.is_none() && body.is_empty()) {
@@ -78,25 +78,38 @@ pub(crate) fn restore(
 }
 
 /// The lines of the file, or of its backup if it is damaged; none without either.
-fn read(disk: &dyn Disk, layout: &Layout) -> Result<Vec<(u64, i32, String)>, StoreError> {
+fn read(disk: &dyn Disk, layout: &Layout) -> Result<Vec<End>, StoreError> {
     let path = layout.file(FILE);
-    let whole = |text: Vec<u8>| {
-        let text = String::from_utf8(text).ok()?;
-        let (crc, body) = text.split_once('\n')?;
-        let good = u32::from_str_radix(crc, 16).ok()? == crc32fast::hash(body.as_bytes());
-        good.then(|| body.to_owned())
-    };
-    let body = match config_file::read(disk, &path)?.and_then(whole) {
-        Some(body) => body,
-        None => config_file::read_backup(disk, &path)?
-            .and_then(whole)
-            .unwrap_or_default(),
-    };
-    let line = |line: &str| {
+    if let Some(ends) = config_file::read(disk, &path)?.and_then(|text| parse(&text)) {
+        return Ok(ends);
+    }
+    let backup = config_file::read_backup(disk, &path)?;
+    Ok(backup.and_then(|text| parse(&text)).unwrap_or_default())
+}
+
+/// End, id and topic of a queue.
+pub(crate) type End = (u64, i32, String);
+
+pub(crate) fn line(end: u64, id: i32, topic: &str) -> String {
+    format!("{end} {id} {topic}\n")
+}
+
+/// The text of the file: these lines under their checksum.
+pub(crate) fn sealed(body: &str) -> String {
+    format!("{:08x}\n{body}", crc32fast::hash(body.as_bytes()))
+}
+
+/// What the text of the file says; `None` when its checksum does not fit.
+pub(crate) fn parse(text: &[u8]) -> Option<Vec<End>> {
+    let (crc, body) = std::str::from_utf8(text).ok()?.split_once('\n')?;
+    if u32::from_str_radix(crc, 16).ok()? != crc32fast::hash(body.as_bytes()) {
+        return None;
+    }
+    let end = |line: &str| {
         let mut parts = line.splitn(3, ' ');
         let end = parts.next()?.parse().ok()?;
         let id = parts.next()?.parse().ok()?;
         Some((end, id, parts.next()?.to_owned()))
     };
-    Ok(body.lines().filter_map(line).collect())
+    Some(body.split_terminator('\n').filter_map(end).collect())
 }

@@ -53,13 +53,8 @@ impl Removed {
     /// Reads the file; topics whose last record is before `log_min` are forgotten.
     pub(crate) fn load(disk: &dyn Disk, path: PathBuf, log_min: u64) -> Result<Self, StoreError> {
         let text = config_file::read(disk, &path)?.unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let line = |line: &str| {
-            let (position, topic) = line.split_once(' ')?;
-            let position = position.parse::<u64>().ok().filter(|p| *p > log_min)?;
-            Some((topic.to_owned(), position))
-        };
-        let before: HashMap<_, _> = text.lines().filter_map(line).collect();
+        let mut before = parse(&text);
+        before.retain(|_, position| *position > log_min);
         Ok(Removed {
             path,
             any: AtomicBool::new(!before.is_empty()),
@@ -135,12 +130,25 @@ impl Removed {
 
     /// Makes what was noted durable.
     pub(crate) fn save(&self, disk: &dyn Disk) -> Result<(), StoreError> {
-        let mut text = String::new();
-        for (topic, position) in self.before.read().iter() {
-            text.push_str(&format!("{position} {topic}\n"));
-        }
+        let text = text(&self.before.read());
         config_file::write(disk, &self.path, text.as_bytes())?;
         self.unsaved.store(false, Ordering::Release);
         Ok(())
     }
+}
+
+/// What the text of the file says: topics and positions.
+pub(crate) fn parse(text: &[u8]) -> HashMap<String, u64> {
+    let line = |line: &str| {
+        let (position, topic) = line.split_once(' ')?;
+        Some((topic.to_owned(), position.parse().ok()?))
+    };
+    let text = String::from_utf8_lossy(text);
+    text.split_terminator('\n').filter_map(line).collect()
+}
+
+/// The text of the file.
+pub(crate) fn text(before: &HashMap<String, u64>) -> String {
+    let line = |(topic, position): (&String, &u64)| format!("{position} {topic}\n");
+    before.iter().map(line).collect()
 }

@@ -55,22 +55,27 @@ pub(crate) struct Cursor {
 impl Cursor {
     /// The signed text.
     pub(crate) fn encode(&self, keys: &Signer, topic: &str) -> Arc<str> {
-        let mut out = vec![VERSION];
-        out.extend_from_slice(&topic_hash(topic));
+        let mut place = Vec::new();
         match &self.floor {
-            None => out.push(0),
-            Some(Floor::Earliest) => out.push(1),
+            None => place.push(0),
+            Some(Floor::Earliest) => place.push(1),
             Some(Floor::Time(ms)) => {
-                out.push(2);
-                varint(&mut out, zigzag(*ms));
+                place.push(2);
+                varint(&mut place, zigzag(*ms));
             }
             Some(Floor::At(brokers)) => {
-                out.push(3);
-                write(&mut out, brokers);
+                place.push(3);
+                write(&mut place, brokers);
             }
         }
-        write(&mut out, &self.brokers);
-        format!("{PREFIX}{}", keys.seal(&out)).into()
+        write(&mut place, &self.brokers);
+        Self::sign(keys, topic, &place)
+    }
+
+    /// The signed text of a place that is written down.
+    pub(crate) fn sign(keys: &Signer, topic: &str, place: &[u8]) -> Arc<str> {
+        let content = [&[VERSION][..], &topic_hash(topic), place].concat();
+        format!("{PREFIX}{}", keys.seal(&content)).into()
     }
 
     /// Whether a text claims to be a cursor.

@@ -14,6 +14,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::routing::post;
+use bytes::Bytes;
 use futures_util::future::join_all;
 use std::sync::Arc;
 use std::time::Duration;
@@ -162,7 +163,29 @@ pub(crate) async fn send_batch(
     let topic = writable(&call)?;
     call.no_query()?;
     call.no_idempotency_key()?;
-    let object = Object::open(call.plain_json()?, "", &["messages", "atomic"])?;
+    let (atomic, drafts) = read_batch(call.plain_json()?, &call.body, state.message_max())?;
+    let deadline = call.deadline(Duration::ZERO);
+    let results = if atomic {
+        let drafts = drafts.into_iter().collect::<Result<Vec<_>, _>>()?;
+        one_queue(&drafts)?;
+        let sent = state
+            .upstream
+            .send_atomic(&Scope, topic, &drafts, deadline)
+            .await?;
+        sent.into_iter().map(Ok).collect()
+    } else {
+        each(&state, topic, drafts, deadline).await
+    };
+    Ok(batch_answer(topic, atomic, &results))
+}
+
+/// Whether a batch is atomic, and each of its messages or what is wrong with it.
+pub(super) fn read_batch(
+    raw: Raw<'_>,
+    source: &Bytes,
+    body_max: usize,
+) -> Result<(bool, Vec<Result<Draft, ApiError>>), ApiError> {
+    let object = Object::open(raw, "", &["messages", "atomic"])?;
     let atomic = object.boolean("atomic")?.unwrap_or(false);
     let Some(list) = object.array("messages", Code::InvalidField)? else {
         return Err(ApiError::field(
@@ -186,28 +209,11 @@ pub(crate) async fn send_batch(
             .with("limit", BATCH_MAX)
             .with("actual", actual));
     }
-    let deadline = call.deadline(Duration::ZERO);
-    let drafts: Vec<Result<Draft, ApiError>> = list
-        .enumerate()
-        .map(|(i, raw)| item(&state, &call, raw, i))
-        .collect();
-    let results = if atomic {
-        let drafts = drafts.into_iter().collect::<Result<Vec<_>, _>>()?;
-        one_queue(&drafts)?;
-        let sent = state
-            .upstream
-            .send_atomic(&Scope, topic, &drafts, deadline)
-            .await?;
-        sent.into_iter().map(Ok).collect()
-    } else {
-        each(&state, topic, drafts, deadline).await
+    let item = |(index, raw)| {
+        let object = Object::open(raw, &format!("/messages/{index}"), &message::FIELDS)?;
+        draft_of(&object, source, body_max)
     };
-    Ok(batch_answer(topic, atomic, &results))
-}
-
-fn item(state: &AppState, call: &Call, raw: Raw<'_>, index: usize) -> Result<Draft, ApiError> {
-    let object = Object::open(raw, &format!("/messages/{index}"), &message::FIELDS)?;
-    draft_of(&object, &call.body, state.message_max())
+    Ok((atomic, list.enumerate().map(item).collect()))
 }
 
 /// An atomic batch has one ordering key or none, and one queue.

@@ -20,7 +20,7 @@ mod topic_spec;
 pub mod topics;
 
 #[cfg(feature = "fuzzing")]
-pub(crate) use fuzzing::read_body;
+pub(crate) use fuzzing::{read_body, read_headers};
 pub(crate) use planned::PLANNED;
 
 use crate::state::AppState;

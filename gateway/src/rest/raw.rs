@@ -12,7 +12,9 @@ use crate::params::percent_decode;
 use crate::state::AppState;
 use crate::upstream::Draft;
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::Response;
+use bytes::Bytes;
 
 /// `POST …/topics/{topic}/raw`
 #[utoipa::path(post, path = "/v1/ns/{ns}/topics/{topic}/raw", operation_id = "sendRaw", tag = "messages", summary = "Send bytes; metadata in headers", params(("ns" = String, Path, description = "Namespace; `default`"), ("topic" = String, Path, description = "Topic, ^[A-Za-z0-9][A-Za-z0-9_-]{0,89}$"), ("mode" = Option<String>, Query, description = "`sync` (default) or `oneway`"), ("Mq-Tag" = Option<String>, Header, description = "Tag, percent-encoded"), ("Mq-Keys" = Option<String>, Header, description = "Keys, percent-encoded, joined by commas"), ("Mq-Ordering-Key" = Option<String>, Header, description = "Ordering key, percent-encoded"), ("Mq-Durability" = Option<String>, Header, description = "`buffered` or `flushed`")), request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "The payload, any Content-Type; `Mq-Prop-<name>` headers are properties"), responses((status = 201, description = "Stored with the durability named", body = openapi::messages::SendReceipt, headers(("Location" = String, description = "The message"))), (status = 202, description = "One-way: accepted", body = openapi::messages::Accepted)))]
@@ -24,23 +26,24 @@ pub(crate) async fn send_raw(
     let mode = mode(&call)?;
     call.no_idempotency_key()?;
     check_body(call.body.len(), state.message_max())?;
-    let draft = draft(&call)?;
+    let draft = draft(call.headers(), &call.body)?;
     finish(&state, &call, topic, mode, &draft).await
 }
 
-fn draft(call: &Call) -> Result<Draft, ApiError> {
+/// The message of a body and the headers about it.
+pub(super) fn draft(headers: &HeaderMap, body: &Bytes) -> Result<Draft, ApiError> {
     let mut draft = Draft {
-        body: call.body.clone(),
+        body: body.clone(),
         ..Draft::default()
     };
-    draft.content_type = match call.headers().get("content-type") {
+    draft.content_type = match headers.get("content-type") {
         Some(value) => {
             check_content_type(value.to_str().unwrap_or_default(), "header:Content-Type")?
         }
         None => "application/octet-stream".to_owned(),
     };
     let mut properties = PropertyList::default();
-    for (name, value) in call.headers() {
+    for (name, value) in headers {
         let name = name.as_str();
         if name == "ce-specversion" {
             return Err(ApiError::not_implemented(
@@ -112,8 +115,9 @@ fn draft(call: &Call) -> Result<Draft, ApiError> {
         }
     }
     draft.properties = properties.list;
-    draft.traceparent = call
-        .header("traceparent")
+    draft.traceparent = headers
+        .get("traceparent")
+        .and_then(|value| value.to_str().ok())
         .filter(|t| is_traceparent(t))
         .map(str::to_owned);
     Ok(draft)

@@ -166,3 +166,7 @@ fn on_thread(
         drop(place);
     });
 }
+
+#[cfg(test)]
+#[path = "admission_test.rs"]
+mod tests;

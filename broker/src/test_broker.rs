@@ -15,7 +15,12 @@ use crate::{Config, Running, SegmentConfig, start_on};
 
 /// An empty one on a disk in memory.
 pub(crate) async fn start() -> Running {
-    let config = Config {
+    start_with(|_| {}).await
+}
+
+/// The same with settings of its own.
+pub(crate) async fn start_with(change: impl FnOnce(&mut Config)) -> Running {
+    let mut config = Config {
         data: PathBuf::from("/data"),
         listen: "127.0.0.1:0".parse().unwrap(),
         segment: SegmentConfig {
@@ -24,6 +29,7 @@ pub(crate) async fn start() -> Running {
         fast_port: false,
         ..Config::default()
     };
+    change(&mut config);
     let context = Context::quiet(Arc::new(SystemClock::new()));
     start_on(config, &context, Arc::new(SimDisk::new(1)))
         .await

@@ -13,8 +13,9 @@ use pop_support::{Bench, TIMEOUT, config, item, open_with, quick, ready};
 use store::disk::RealDisk;
 use store::{Store, StoreOptions};
 use tempfile::TempDir;
+use tokio::time::Instant;
 use wire::body::gantry::{GroupSpec, SettleItem, SettleOp};
-use wire::headers::pop::PeekRequest;
+use wire::headers::pop::{PeekRequest, PollingInfoRequest, PollingInfoResponse};
 use wire::message::record::RecordView;
 use wire::receipt::{Gap, parse_gaps, parse_peeked};
 use wire::{Command, RequestCode, ResponseCode};
@@ -305,4 +306,52 @@ async fn pops_and_notifications_of_old_messages_read_on_threads_of_their_own() {
     let got = bench.pop("g", "T", 1, 20_000).await;
     assert_eq!((got.len(), cold()), (1, 2));
     assert_eq!(got[0].body, "old");
+}
+
+/// A client that is notified may never pop. The next in line hears of its message a moment later, and the one after it a
+/// moment after that: as long as the message is there, but not all at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_nobody_pops_is_announced_to_one_waiting_client_after_the_other() {
+    const MOMENT: Duration = Duration::from_millis(100);
+    let bench = Arc::new(ready(quick()).await);
+    let start = Instant::now();
+    let mut waiting = Vec::new();
+    for line in 1..=3 {
+        let own = Arc::clone(&bench);
+        waiting.push(tokio::spawn(async move {
+            let hears = own.notify("g", "T", 10_000).await;
+            (hears, start.elapsed())
+        }));
+        until_in_line(&bench, line).await;
+    }
+    let sent = start.elapsed();
+    bench.send("T", 0, "m", "a").await;
+    for place in 0..3 {
+        let (hears, at) = waiting.remove(0).await.unwrap();
+        assert!(hears, "{place} waited in vain");
+        assert!(at >= sent + MOMENT * place, "{place}: {:?}", at - sent);
+    }
+    // Once it is popped nobody is told any more.
+    assert_eq!(bench.pop("g", "T", 1, 20_000).await.len(), 1);
+    assert!(!bench.notify("g", "T", 300).await);
+}
+
+/// Waits until so many requests wait for a message of `T` for group `g`.
+async fn until_in_line(bench: &Bench, wanted: i32) {
+    let ask = PollingInfoRequest {
+        consumer_group: "g".into(),
+        topic: "T".into(),
+        queue_id: -1,
+    };
+    let look = async {
+        loop {
+            let ask = Command::request(RequestCode::PollingInfo).with_header(&ask);
+            let answer: PollingInfoResponse = bench.ok(ask).await.header().unwrap();
+            if answer.polling_num == wanted {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, look).await.unwrap();
 }

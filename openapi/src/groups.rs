@@ -3,6 +3,7 @@
 use crate::messages::{PartialBroker, QueueRef};
 use crate::subscriptions::Subscription;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
 /// A group to be made or changed.
@@ -32,6 +33,13 @@ pub struct GroupRequest {
     /// No deliveries while true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
+    /// For people and lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub labels: Option<BTreeMap<String, String>>,
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 256)]
+    pub description: Option<String>,
 }
 
 /// Redelivery.
@@ -103,6 +111,10 @@ pub struct Group {
     pub on_exhausted: String,
     /// No deliveries while true.
     pub paused: bool,
+    /// Description.
+    pub description: String,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
     /// What it reads.
     pub subscriptions: Vec<Subscription>,
     /// How far it is; on GET.

@@ -19,6 +19,11 @@ use crate::table::{ATTRIBUTE_VERSION, Entry};
 const INVISIBLE_MAX_MS: u64 = 12 * 3_600_000;
 /// Most steps of a list of delays.
 const BACKOFF_STEPS_MAX: usize = 100;
+/// Most labels, and the longest name in bytes.
+const LABELS_MAX: usize = 64;
+const LABEL_NAME_MAX: usize = 64;
+/// Longest description and value of a label, in bytes.
+const TEXT_MAX: usize = 1_024;
 /// Longest delay before a redelivery, in ms.
 const BACKOFF_MAX_MS: u64 = 365 * 24 * 3_600_000;
 
@@ -143,6 +148,17 @@ fn check_spec(spec: &GroupSpec) -> Result<(), BrokerError> {
         return bad("maxAttempts must be 1 to 100".to_owned());
     }
     check_position(&spec.initial_position)?;
+    let is_long = |(name, value): (&String, &String)| {
+        name.is_empty() || name.len() > LABEL_NAME_MAX || value.len() > TEXT_MAX
+    };
+    if spec.labels.len() > LABELS_MAX || spec.labels.iter().any(is_long) {
+        return bad(format!(
+            "labels: at most {LABELS_MAX}, names of 1 to {LABEL_NAME_MAX} bytes, values of at most {TEXT_MAX}"
+        ));
+    }
+    if spec.description.len() > TEXT_MAX {
+        return bad(format!("description must have at most {TEXT_MAX} bytes"));
+    }
     match &spec.backoff {
         Backoff::List { delays_ms } => {
             if delays_ms.is_empty() || delays_ms.len() > BACKOFF_STEPS_MAX {
@@ -390,6 +406,11 @@ mod tests {
             "delaysMs",
         );
         check(|spec| spec.ordered = true, "not supported");
+        check(|spec| spec.description = "d".repeat(1_025), "description");
+        check(
+            |spec| drop(spec.labels.insert("n".repeat(65), String::new())),
+            "labels",
+        );
     }
 
     #[test]

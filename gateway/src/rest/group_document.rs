@@ -117,8 +117,9 @@ pub(super) fn document(
     dead.close();
     object.text("onExhausted", "dlq");
     object.boolean("paused", spec.paused);
-    object.text("description", "");
-    object.raw("labels", b"{}");
+    object.text("description", &spec.description);
+    let labels: Vec<(String, String)> = spec.labels.clone().into_iter().collect();
+    object.map("labels", &labels);
     let list = object.member("subscriptions");
     list.push(b'[');
     for (i, subscription) in detail.subscriptions.iter().enumerate() {

@@ -1,5 +1,6 @@
 //! What a group document asks for: strictly read into the specification brokers take.
 
+use super::labels;
 use super::receive::INVISIBLE_MS;
 use crate::error::{ApiError, Code};
 use crate::json::{Object, Raw};
@@ -112,24 +113,23 @@ pub(super) fn spec_of(
     } else if reset("paused") {
         spec.paused = fresh.paused;
     }
-    if object
-        .string("description", Code::InvalidField)?
-        .is_some_and(|d| !d.is_empty())
-    {
-        return Err(ApiError::field(
-            Code::NotImplemented,
-            "/description",
-            "description of a group is part of the API but not built yet; leave it out",
-        ));
+    if let Some(text) = object.string("description", Code::InvalidField)? {
+        spec.description = labels::check_text(&text, "/description")?;
+    } else if reset("description") {
+        spec.description.clear();
     }
     if let Some(raw) = object.get("labels") {
-        Object::open(raw, "/labels", &[]).map_err(|_| {
-            ApiError::field(
-                Code::NotImplemented,
-                "/labels",
-                "labels of a group are part of the API but not built yet; leave them out",
-            )
-        })?;
+        for (name, value) in labels::read(raw, "/labels")? {
+            match value {
+                Some(value) => drop(spec.labels.insert(name, value)),
+                None => drop(spec.labels.remove(&name)),
+            }
+        }
+        if spec.labels.len() > labels::LABELS_MAX {
+            return Err(labels::too_many("/labels"));
+        }
+    } else if reset("labels") {
+        spec.labels.clear();
     }
     Ok(spec)
 }
@@ -316,8 +316,12 @@ mod tests {
     fn the_documented_example_is_taken() {
         let example = r#"{"ordered":false,"invisibleFor":"45s","maxInFlight":100,"initialPosition":"2026-11-29T16:30:21.123Z",
             "retry":{"maxAttempts":5,"backoff":{"kind":"exponential","initial":"1s","max":"1m","multiplier":2,"jitter":0.1}},
-            "deadLetter":{"enabled":true,"retention":"14d"},"onExhausted":"dlq","paused":false,"description":"","labels":{}}"#;
+            "deadLetter":{"enabled":true,"retention":"14d"},"onExhausted":"dlq","paused":false,"description":"bills","labels":{"team":"a"}}"#;
         let spec = spec(example).unwrap();
+        assert_eq!(
+            (spec.description.as_str(), spec.labels["team"].as_str()),
+            ("bills", "a")
+        );
         assert_eq!(
             (spec.invisible_ms, spec.max_in_flight, spec.max_attempts),
             (45_000, 100, 5)
@@ -338,7 +342,17 @@ mod tests {
                 Code::NotImplemented,
                 "/onExhausted",
             ),
-            (r#"{"labels":{"a":"b"}}"#, Code::NotImplemented, "/labels"),
+            (r#"{"labels":{"a":1}}"#, Code::InvalidField, "/labels/a"),
+            (
+                r#"{"labels":{"a/b":"c"}}"#,
+                Code::InvalidField,
+                "/labels/a/b",
+            ),
+            (
+                r#"{"description":"a=b"}"#,
+                Code::InvalidField,
+                "/description",
+            ),
             (
                 r#"{"deadLetter":{"retention":"1d"}}"#,
                 Code::NotImplemented,
@@ -400,6 +414,10 @@ mod tests {
             invisible_ms: 1_000,
             max_attempts: 3,
             paused: true,
+            description: "bills".to_owned(),
+            labels: [("team", "a"), ("tier", "1")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
             ..default_group()
         };
         let patch =
@@ -411,5 +429,10 @@ mod tests {
         );
         assert_eq!(patch(r#"{"retry":null}"#).max_attempts, 16);
         assert!(!patch(r#"{"paused":null}"#).paused);
+        assert_eq!(patch(r#"{"description":null}"#).description, "");
+        assert!(patch(r#"{"labels":null}"#).labels.is_empty());
+        let names = |spec: GroupSpec| spec.labels.into_keys().collect::<Vec<_>>();
+        let merged = patch(r#"{"labels":{"team":null,"region":"eu"}}"#);
+        assert_eq!(names(merged), ["region", "tier"]);
     }
 }

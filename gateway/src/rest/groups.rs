@@ -3,6 +3,7 @@
 use super::answer::{self, conditions, deleted};
 use super::group_document::{Totals, document, queue_lag};
 use super::group_spec::spec_of;
+use super::labels::Filter;
 use super::topics::finish_list;
 use crate::error::{ApiError, Code};
 use crate::http::Call;
@@ -10,7 +11,7 @@ use crate::page::limit;
 use crate::params::check_group_writable;
 use crate::render::Members;
 use crate::state::AppState;
-use crate::upstream::{Precondition, default_group};
+use crate::upstream::{ListedGroup, Precondition, default_group};
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -40,22 +41,28 @@ pub(super) fn writable(call: &Call) -> Result<&str, ApiError> {
 }
 
 /// `GET …/groups`
-#[utoipa::path(get, path = "/v1/ns/{ns}/groups", operation_id = "listGroups", tag = "groups", summary = "List groups", params(("ns" = String, Path, description = "Namespace; `default`"), ("prefix" = Option<String>, Query, description = "Names that begin so"), ("limit" = Option<u32>, Query, description = "1–500, default 50"), ("pageToken" = Option<String>, Query, description = "Of the page before; valid for an hour")), responses((status = 200, description = "A page", body = openapi::groups::GroupList)))]
+#[utoipa::path(get, path = "/v1/ns/{ns}/groups", operation_id = "listGroups", tag = "groups", summary = "List groups", params(("ns" = String, Path, description = "Namespace; `default`"), ("prefix" = Option<String>, Query, description = "Names that begin so"), ("label" = Option<String>, Query, description = "Only those with this label, as in `team`, or this value of it, as in `team=billing`"), ("limit" = Option<u32>, Query, description = "1–500, default 50"), ("pageToken" = Option<String>, Query, description = "Of the page before; valid for an hour")), responses((status = 200, description = "A page", body = openapi::groups::GroupList)))]
 pub(crate) async fn list(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     call.namespace()?;
-    let query = call.query(&["prefix", "limit", "pageToken"])?;
+    let query = call.query(&["prefix", "label", "limit", "pageToken"])?;
     let limit = limit(&query)?;
+    let label = Filter::read(&query)?;
     let prefix = query.get("prefix").unwrap_or_default();
-    let key = format!("groups?prefix={prefix}");
+    let shown = query.get("label").unwrap_or_default();
+    let key = format!("groups?prefix={prefix}&label={shown}");
     let after = match query.get("pageToken") {
         Some(token) => Some(state.pages.decode(&key, token, state.now_ms())?),
         None => None,
     };
     let groups = state.upstream.groups(call.deadline(Duration::ZERO)).await?;
-    let wanted = groups
-        .iter()
-        .filter(|g| g.starts_with(prefix) && after.as_ref().is_none_or(|a| *g > a));
-    let page: Vec<&String> = wanted.take(limit + 1).collect();
+    let has =
+        |group: &ListedGroup, filter: &Filter<'_>| filter.fits(group.labels().get(filter.name));
+    let wanted = groups.iter().filter(|(name, group)| {
+        name.starts_with(prefix)
+            && after.as_ref().is_none_or(|a| *name > a)
+            && label.as_ref().is_none_or(|label| has(group, label))
+    });
+    let page: Vec<&String> = wanted.map(|(name, _)| name).take(limit + 1).collect();
     let mut out = Vec::with_capacity(1_024);
     out.extend_from_slice(b"{\"items\":[");
     for (i, name) in page.iter().take(limit).enumerate() {

@@ -9,6 +9,7 @@ mod group_document;
 mod group_spec;
 pub mod groups;
 pub mod members;
+mod labels;
 pub mod messages;
 pub mod peek;
 mod planned;

@@ -1,7 +1,8 @@
 //! What a topic document asks for: strictly read, then applied to the topic that is there.
 
+use super::labels;
 use crate::error::{ApiError, Code};
-use crate::json::{Kind, Map, Object, Raw};
+use crate::json::{Object, Raw};
 use crate::upstream::{BrokerTopic, queues_in_all};
 use std::collections::BTreeMap;
 
@@ -10,8 +11,6 @@ const QUEUES_DEFAULT: i32 = 8;
 const TYPE: &str = "message.type";
 pub(super) const DESCRIPTION: &str = "gantry.description";
 pub(super) const LABEL: &str = "gantry.label.";
-const LABELS_MAX: usize = 32;
-const TEXT_MAX: usize = 256;
 
 /// Fields of a topic document; the last three are read-only.
 const FIELDS: [&str; 14] = [
@@ -62,12 +61,12 @@ impl Wish {
             wish.description = Some(
                 object
                     .string("description", Code::InvalidField)?
-                    .map(|t| short(&t, &object.pointer("description")))
+                    .map(|t| labels::check_text(&t, &object.pointer("description")))
                     .transpose()?,
             );
         }
         if let Some(raw) = object.get("labels") {
-            wish.labels = Some(labels(raw, &object.pointer("labels"))?);
+            wish.labels = Some(labels::read(raw, &object.pointer("labels"))?);
         } else if given("labels") {
             wish.labels_null = true;
         }
@@ -147,6 +146,9 @@ impl Wish {
                 None => drop(attributes.remove(&key)),
             }
         }
+        if attributes.keys().filter(|k| k.starts_with(LABEL)).count() > labels::LABELS_MAX {
+            return Err(labels::too_many("/labels"));
+        }
         Ok((queues, attributes))
     }
 }
@@ -161,59 +163,6 @@ pub(super) fn check_type(text: &str, pointer: &str) -> Result<String, ApiError> 
             "type is mixed, normal, ordered, delayed or transactional",
         )),
     }
-}
-
-fn short(text: &str, pointer: &str) -> Result<String, ApiError> {
-    // Attributes travel in a text of name=value pairs.
-    if text.len() <= TEXT_MAX
-        && !text
-            .chars()
-            .any(|c| c.is_control() || matches!(c, ',' | '=' | '+'))
-    {
-        return Ok(text.to_owned());
-    }
-    let detail = format!("at most {TEXT_MAX} bytes, without control characters, comma, = and +");
-    Err(ApiError::field(Code::InvalidField, pointer, detail).with("limit", TEXT_MAX))
-}
-
-fn labels(raw: Raw<'_>, pointer: &str) -> Result<BTreeMap<String, Option<String>>, ApiError> {
-    let many = || {
-        ApiError::field(
-            Code::InvalidField,
-            pointer,
-            format!("at most {LABELS_MAX} labels"),
-        )
-        .with("limit", LABELS_MAX)
-    };
-    let mut out = BTreeMap::new();
-    for (name, value) in Map::open(raw, pointer, LABELS_MAX)?.ok_or_else(many)? {
-        let at = format!("{pointer}/{name}");
-        let named = !name.is_empty()
-            && name.len() <= 64
-            && name
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
-        if !named {
-            return Err(ApiError::field(
-                Code::InvalidField,
-                at,
-                "a label name is 1–64 letters, digits, _ - .",
-            ));
-        }
-        let value = match (value.kind(), value.as_string()?) {
-            (Kind::Null, _) => None,
-            (_, Some(text)) => Some(short(&text, &at)?),
-            (kind, None) => {
-                return Err(ApiError::field(
-                    Code::InvalidField,
-                    at,
-                    format!("a label is a string, not {}", kind.name()),
-                ));
-            }
-        };
-        out.insert(name.into_owned(), value);
-    }
-    Ok(out)
 }
 
 /// 501 for parts of a topic that are not built, unless they say what is so anyway.

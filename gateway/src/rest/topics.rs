@@ -1,11 +1,12 @@
 //! Topics: list, create, change, read, delete.
 
 use super::answer::{self, conditions, deleted};
+use super::labels::Filter;
 use super::topic_spec::{DESCRIPTION, LABEL, Wish, check_type, type_of};
 use crate::error::{ApiError, Code};
 use crate::http::Call;
 use crate::page::limit;
-use crate::params::{check_topic_writable, is_system_topic};
+use crate::params::{Query, check_topic_writable, is_system_topic};
 use crate::reader;
 use crate::render::Members;
 use crate::state::AppState;
@@ -26,20 +27,12 @@ pub(super) fn router() -> Router<AppState> {
 }
 
 /// `GET …/topics`
-#[utoipa::path(get, path = "/v1/ns/{ns}/topics", operation_id = "listTopics", tag = "topics", summary = "List topics", params(("ns" = String, Path, description = "Namespace; `default`"), ("prefix" = Option<String>, Query, description = "Names that begin so"), ("type" = Option<String>, Query, description = "Only this type"), ("limit" = Option<u32>, Query, description = "1–500, default 50"), ("pageToken" = Option<String>, Query, description = "Of the page before; valid for an hour")), responses((status = 200, description = "A page", body = openapi::topics::TopicList)))]
+#[utoipa::path(get, path = "/v1/ns/{ns}/topics", operation_id = "listTopics", tag = "topics", summary = "List topics", params(("ns" = String, Path, description = "Namespace; `default`"), ("prefix" = Option<String>, Query, description = "Names that begin so"), ("type" = Option<String>, Query, description = "Only this type"), ("label" = Option<String>, Query, description = "Only those with this label, as in `team`, or this value of it, as in `team=billing`"), ("sort" = Option<String>, Query, description = "`name`"), ("limit" = Option<u32>, Query, description = "1–500, default 50"), ("pageToken" = Option<String>, Query, description = "Of the page before; valid for an hour")), responses((status = 200, description = "A page", body = openapi::topics::TopicList)))]
 pub(crate) async fn list(State(state): State<AppState>, call: Call) -> Result<Response, ApiError> {
     call.namespace()?;
     let query = call.query(&["prefix", "type", "label", "sort", "limit", "pageToken"])?;
-    if let Some(name) = ["label", "sort"]
-        .iter()
-        .find(|n| query.get(n).is_some_and(|v| **n != "sort" || v != "name"))
-    {
-        return Err(ApiError::field(
-            Code::NotImplemented,
-            format!("?{name}"),
-            format!("{name} is part of the API but not built yet; leave it out"),
-        ));
-    }
+    sorted_by_name(&query)?;
+    let label = Filter::read(&query)?;
     let limit = limit(&query)?;
     let (prefix, kind) = (
         query.get("prefix").unwrap_or_default(),
@@ -48,7 +41,8 @@ pub(crate) async fn list(State(state): State<AppState>, call: Call) -> Result<Re
     if !kind.is_empty() {
         check_type(kind, "?type")?;
     }
-    let key = format!("topics?prefix={prefix}&type={kind}");
+    let shown = query.get("label").unwrap_or_default();
+    let key = format!("topics?prefix={prefix}&type={kind}&label={shown}");
     let after = match query.get("pageToken") {
         Some(token) => Some(state.pages.decode(&key, token, state.now_ms())?),
         None => None,
@@ -57,10 +51,15 @@ pub(crate) async fn list(State(state): State<AppState>, call: Call) -> Result<Re
     let mut out = Vec::with_capacity(4_096);
     out.extend_from_slice(b"{\"items\":[");
     let (mut count, mut last, mut more) = (0, "", false);
-    for (name, (queues, attributes)) in &topics {
+    let has = |attributes: &BTreeMap<String, String>, filter: &Filter<'_>| {
+        filter.fits(attributes.get(&format!("{LABEL}{}", filter.name)))
+    };
+    for (name, listed) in &topics {
+        let attributes = &listed.attributes;
         let wanted = name.starts_with(prefix)
             && after.as_ref().is_none_or(|a| name > a)
-            && (kind.is_empty() || kind == type_of(attributes));
+            && (kind.is_empty() || kind == type_of(attributes))
+            && label.as_ref().is_none_or(|label| has(attributes, label));
         if !wanted {
             continue;
         }
@@ -74,7 +73,7 @@ pub(crate) async fn list(State(state): State<AppState>, call: Call) -> Result<Re
         let mut object = Members::open(&mut out);
         object.text("name", name);
         object.text("type", type_of(attributes));
-        object.number("queues", *queues);
+        object.number("queues", listed.queues);
         object.close();
         (count, last) = (count + 1, name);
     }
@@ -83,6 +82,20 @@ pub(crate) async fn list(State(state): State<AppState>, call: Call) -> Result<Re
         more.then(|| state.pages.encode(&key, last, state.now_ms())),
     );
     Ok(answer::json(StatusCode::OK, out))
+}
+
+/// Lists come in the order of their names.
+///
+/// # Errors
+/// `not_implemented`, `invalid_field`.
+fn sorted_by_name(query: &Query) -> Result<(), ApiError> {
+    let code = match query.get("sort") {
+        None | Some("name") => return Ok(()),
+        Some("-rate" | "-size") => Code::NotImplemented,
+        Some(_) => Code::InvalidField,
+    };
+    let detail = "sort is name; -rate and -size are part of the API but not built yet";
+    Err(ApiError::field(code, "?sort", detail))
 }
 
 /// The end of a list.

@@ -20,7 +20,7 @@ mod settle;
 mod stale;
 mod timing;
 
-pub use admin::{BrokerTopic, Pending, Precondition, queues_in_all};
+pub use admin::{BrokerTopic, ListedGroup, ListedTopic, Pending, Precondition, queues_in_all};
 pub use admin::{default_group, etag};
 pub use consumer::{
     Delivery, Gap, LastError, Lease, PopRequest, Popped, SettleOp, SettleOutcome, SettleStatus,

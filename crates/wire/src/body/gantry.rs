@@ -82,12 +82,18 @@ pub struct GroupSpec {
     pub max_attempts: u32,
     /// Whether dead messages go to the dead-letter topic.
     pub dead_letter_enabled: bool,
-    /// How long dead letters are kept, ms; 0 = as long as the log.
+    /// How long dead letters outlive their log file, ms; 0 = 14 days.
     pub dead_letter_retention_ms: u64,
     /// What happens to a message out of attempts.
     pub on_exhausted: String,
     /// No deliveries while true.
     pub paused: bool,
+    /// For people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// For people and lists.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 impl Default for GroupSpec {
@@ -103,6 +109,8 @@ impl Default for GroupSpec {
             dead_letter_retention_ms: 0,
             on_exhausted: "deadLetter".to_owned(),
             paused: false,
+            description: String::new(),
+            labels: BTreeMap::new(),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::{
     too_many_writers,
 };
 use crate::error::{ApiError, Code};
-use crate::params::{check_group_writable, check_topic_writable, is_system_group};
+use crate::params::{check_group_writable, check_topic_writable};
 use crate::upstream::{Upstream, mapping};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,25 +17,6 @@ use wire::json;
 use wire::{Command, RequestCode, ResponseCode};
 
 impl Upstream {
-    /// Names of the groups of users.
-    ///
-    /// # Errors
-    /// `no_route`, `broker_unavailable`.
-    pub async fn groups(&self, deadline: Instant) -> Result<BTreeSet<String>, ApiError> {
-        let table = self
-            .tables(
-                RequestCode::GetAllSubscriptiongroupConfig,
-                "subscriptionGroupTable",
-                deadline,
-            )
-            .await?;
-        Ok(table
-            .into_iter()
-            .map(|(name, _)| name)
-            .filter(|name| !is_system_group(name))
-            .collect())
-    }
-
     /// The group in its newest version, and the masters that do not answer.
     ///
     /// # Errors
@@ -313,11 +294,8 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<Vec<(String, i64)>, ApiError> {
         let mut behind = Vec::new();
-        for group in self.groups(deadline).await? {
-            let Some(detail) = self.group(&group, deadline).await? else {
-                continue;
-            };
-            if !detail.subscriptions.iter().any(|s| s.topic == topic) {
+        for (group, listed) in self.groups(deadline).await? {
+            if !listed.reads(topic) {
                 continue;
             }
             let retry = format!("+{topic}");

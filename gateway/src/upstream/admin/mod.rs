@@ -5,10 +5,12 @@
 //! by themselves; none reached is a failure.
 
 mod groups;
+mod list;
 mod topics;
 mod view;
 
 pub use groups::default_group;
+pub use list::{ListedGroup, ListedTopic};
 pub use topics::{BrokerTopic, queues_in_all};
 pub(super) use view::{Versioned, View};
 

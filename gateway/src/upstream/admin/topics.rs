@@ -6,7 +6,6 @@ use super::{
     too_many_writers,
 };
 use crate::error::{ApiError, Code};
-use crate::params::is_system_topic;
 use crate::upstream::routes::{Broker, PERM_READ, PERM_WRITE, Route};
 use crate::upstream::{Upstream, mapping};
 use futures_util::future::join_all;
@@ -16,7 +15,7 @@ use tokio::time::Instant;
 use wire::body::config_level::ConfigEntry;
 use wire::body::gantry::{TopicDetail, TopicSpec};
 use wire::body::queue_map::QueueMap;
-use wire::json::{self, Value};
+use wire::json;
 use wire::{Command, RequestCode, ResponseCode};
 
 /// Queues of a topic nobody gave a number for.
@@ -345,41 +344,6 @@ impl Upstream {
             }
         }
         self.0.routes.forget(topic);
-    }
-
-    /// Topics of users: name, queues in all, attributes.
-    ///
-    /// # Errors
-    /// `no_route`, `broker_unavailable`.
-    pub async fn topics(
-        &self,
-        deadline: Instant,
-    ) -> Result<BTreeMap<String, (i64, BTreeMap<String, String>)>, ApiError> {
-        let masters = self.masters(deadline).await?;
-        let mut topics: BTreeMap<String, (i64, BTreeMap<String, String>)> = BTreeMap::new();
-        for (name, config) in self
-            .tables(RequestCode::GetAllTopicConfig, "topicConfigTable", deadline)
-            .await?
-        {
-            if is_system_topic(&name)
-                || masters.by_name.contains_key(&name)
-                || masters.clusters.contains(&name)
-            {
-                continue;
-            }
-            let entry = topics.entry(name).or_default();
-            if let Some(Value::Number(n) | Value::String(n)) = config.get("writeQueueNums") {
-                entry.0 += n.parse::<i64>().unwrap_or(0);
-            }
-            if let Some(Value::Object(attributes)) = config.get("attributes") {
-                for (key, value) in attributes {
-                    if let Value::String(value) = value {
-                        entry.1.insert(key.clone(), value.clone());
-                    }
-                }
-            }
-        }
-        Ok(topics)
     }
 }
 

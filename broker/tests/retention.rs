@@ -266,6 +266,28 @@ async fn unread_retries_and_dead_letters_outlive_their_file_once() {
     assert!(again.is_empty(), "{again:?}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_letter_older_than_its_group_keeps_them_goes_with_its_file() {
+    let spec = GroupSpec {
+        dead_letter_retention_ms: 1,
+        ..quick()
+    };
+    let bench = ready(&SimDisk::new(9), kept_for_now(), spec).await;
+    bench.send("T", 0, "dead", "a").await;
+    let got = one(&bench, 30_000).await;
+    bench.settle("g", vec![item(&got, SettleOp::Dead)]).await;
+    let until = Instant::now() + LONG;
+    while max(&bench, "%DLQ%g").await < 1 {
+        assert!(Instant::now() < until);
+        sleep(Duration::from_millis(20)).await;
+    }
+    expire(&bench).await;
+    until_deleted(&bench).await;
+    until_deleted(&bench).await;
+    let left = all(&bench, "%DLQ%g").await;
+    assert!(left.is_empty(), "{left:?}");
+}
+
 /// The kill falls between the copies and the deletion: the file of the round is written, its end is not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kill_between_putting_again_and_deleting_doubles_and_loses_nothing() {

@@ -58,3 +58,25 @@ async fn groups_and_topics_keep_description_and_labels_and_are_listed_by_them() 
     }
     cluster.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_says_how_long_its_dead_letters_are_kept() {
+    let cluster = Cluster::start(1, 1).await;
+    let kept = |document: &Value| document["deadLetter"]["retention"].clone();
+    cluster.make("/groups/g", "{}").await;
+    let read = cluster.ns("GET", "/groups/g", "").await;
+    assert_eq!(kept(&read.json()), "14d");
+    let body = r#"{"deadLetter":{"retention":"36h"}}"#;
+    let patched = cluster.ns("PATCH", "/groups/g", body).await;
+    assert_eq!(kept(&patched.json()), "36h", "{}", patched.text());
+    let read = cluster.ns("GET", "/groups/g", "").await;
+    assert_eq!(kept(&read.json()), "36h");
+    let back = cluster.ns("PUT", "/groups/g", &read.text()).await;
+    assert_eq!(kept(&back.json()), "36h", "{}", back.text());
+    let body = r#"{"deadLetter":{"retention":"1s"}}"#;
+    let refused = cluster.ns("PATCH", "/groups/g", body).await;
+    let refused = refused.problem(400, "invalid_field");
+    assert_eq!(refused["errors"][0]["pointer"], "/deadLetter/retention");
+    assert_eq!(refused["limit"], "3650d");
+    cluster.stop().await;
+}

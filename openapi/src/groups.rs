@@ -84,7 +84,7 @@ pub struct DeadLetterPolicy {
     /// Off: exhausted messages are dropped and counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// How long dead letters are kept.
+    /// How long dead letters outlive their log file, 1h to 3650d. Default 14d.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retention: Option<String>,
 }

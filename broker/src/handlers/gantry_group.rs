@@ -9,6 +9,7 @@ use wire::body::gantry::{Backoff, GroupDetail, GroupSpec, SubscriptionSpec};
 use super::gantry_topic::{absent, check_expectation, next_version};
 use super::{json_answer, json_body};
 use crate::broker::Broker;
+use crate::config::RETENTION_MAX_MS;
 use crate::error::BrokerError;
 use crate::filter::{Filter, FilterError};
 use crate::group::{ATTRIBUTE_SPEC, ATTRIBUTE_SUBSCRIPTIONS, GroupConfig, SUBSCRIPTIONS_MAX};
@@ -146,6 +147,11 @@ fn check_spec(spec: &GroupSpec) -> Result<(), BrokerError> {
     }
     if !(1..=100).contains(&spec.max_attempts) {
         return bad("maxAttempts must be 1 to 100".to_owned());
+    }
+    if spec.dead_letter_retention_ms > RETENTION_MAX_MS {
+        return bad(format!(
+            "deadLetterRetentionMs must be at most {RETENTION_MAX_MS}"
+        ));
     }
     check_position(&spec.initial_position)?;
     let is_long = |(name, value): (&String, &String)| {
@@ -406,6 +412,10 @@ mod tests {
             "delaysMs",
         );
         check(|spec| spec.ordered = true, "not supported");
+        check(
+            |spec| spec.dead_letter_retention_ms = RETENTION_MAX_MS + 1,
+            "deadLetterRetentionMs",
+        );
         check(|spec| spec.description = "d".repeat(1_025), "description");
         check(
             |spec| drop(spec.labels.insert("n".repeat(65), String::new())),

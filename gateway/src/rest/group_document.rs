@@ -3,7 +3,7 @@
 use super::answer;
 use crate::params::{format_duration, format_time};
 use crate::render::Members;
-use crate::upstream::etag;
+use crate::upstream::{default_group, etag};
 use axum::http::StatusCode;
 use axum::response::Response;
 use wire::body::gantry::{Backoff, GroupDetail, GroupLag, QueueLag};
@@ -113,7 +113,11 @@ pub(super) fn document(
     retry.close();
     let mut dead = Members::open(object.member("deadLetter"));
     dead.boolean("enabled", spec.dead_letter_enabled);
-    dead.text("retention", &format_duration(spec.dead_letter_retention_ms));
+    let kept_ms = match spec.dead_letter_retention_ms {
+        0 => default_group().dead_letter_retention_ms,
+        ms => ms,
+    };
+    dead.text("retention", &format_duration(kept_ms));
     dead.close();
     object.text("onExhausted", "dlq");
     object.boolean("paused", spec.paused);

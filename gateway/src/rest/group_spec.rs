@@ -12,7 +12,8 @@ const ATTEMPTS: std::ops::RangeInclusive<i64> = 1..=100;
 const IN_FLIGHT: std::ops::RangeInclusive<i64> = 1..=200_000;
 const DELAYS_MAX: usize = 100;
 const DELAY_MS: std::ops::RangeInclusive<u64> = 0..=30 * 86_400_000;
-const RETENTION_MS: std::ops::RangeInclusive<u64> = 0..=365 * 86_400_000;
+/// 1 h to 3650 d, the longest a broker keeps its log.
+const RETENTION_MS: std::ops::RangeInclusive<u64> = 3_600_000..=3_650 * 86_400_000;
 
 /// Fields of a group document; the last six are read-only.
 const FIELDS: [&str; 16] = [
@@ -86,7 +87,7 @@ pub(super) fn spec_of(
         (spec.max_attempts, spec.backoff) = (fresh.max_attempts, fresh.backoff.clone());
     }
     if let Some(raw) = object.get("deadLetter") {
-        dead_letter(raw, &mut spec)?;
+        dead_letter(raw, &mut spec, merge)?;
     } else if reset("deadLetter") {
         (spec.dead_letter_enabled, spec.dead_letter_retention_ms) =
             (fresh.dead_letter_enabled, fresh.dead_letter_retention_ms);
@@ -273,31 +274,24 @@ fn backoff(raw: Raw<'_>) -> Result<Backoff, ApiError> {
     }
 }
 
-fn dead_letter(raw: Raw<'_>, spec: &mut GroupSpec) -> Result<(), ApiError> {
+fn dead_letter(raw: Raw<'_>, spec: &mut GroupSpec, merge: bool) -> Result<(), ApiError> {
     let object = Object::open(raw, "/deadLetter", &["enabled", "retention"])?;
+    let reset = |name: &str| merge && object.get_or_null(name).is_some();
     if let Some(enabled) = object.boolean("enabled")? {
         spec.dead_letter_enabled = enabled;
+    } else if reset("enabled") {
+        spec.dead_letter_enabled = default_group().dead_letter_enabled;
     }
     if let Some(text) = object.string("retention", Code::InvalidDuration)? {
-        let pointer = "/deadLetter/retention";
-        let wanted = duration_in(
+        spec.dead_letter_retention_ms = duration_in(
             &text,
             "retention",
-            pointer,
+            "/deadLetter/retention",
             RETENTION_MS,
             Code::InvalidField,
         )?;
-        // What a document that was read says is taken back; nothing else is promised.
-        if wanted != spec.dead_letter_retention_ms
-            && wanted != default_group().dead_letter_retention_ms
-        {
-            return Err(ApiError::field(
-                Code::NotImplemented,
-                pointer,
-                "retention of dead letters is part of the API but not built yet: they are kept; leave it out",
-            ));
-        }
-        spec.dead_letter_retention_ms = wanted;
+    } else if reset("retention") {
+        spec.dead_letter_retention_ms = default_group().dead_letter_retention_ms;
     }
     Ok(())
 }
@@ -316,7 +310,7 @@ mod tests {
     fn the_documented_example_is_taken() {
         let example = r#"{"ordered":false,"invisibleFor":"45s","maxInFlight":100,"initialPosition":"2026-11-29T16:30:21.123Z",
             "retry":{"maxAttempts":5,"backoff":{"kind":"exponential","initial":"1s","max":"1m","multiplier":2,"jitter":0.1}},
-            "deadLetter":{"enabled":true,"retention":"14d"},"onExhausted":"dlq","paused":false,"description":"bills","labels":{"team":"a"}}"#;
+            "deadLetter":{"enabled":true,"retention":"30d"},"onExhausted":"dlq","paused":false,"description":"bills","labels":{"team":"a"}}"#;
         let spec = spec(example).unwrap();
         assert_eq!(
             (spec.description.as_str(), spec.labels["team"].as_str()),
@@ -326,6 +320,7 @@ mod tests {
             (spec.invisible_ms, spec.max_in_flight, spec.max_attempts),
             (45_000, 100, 5)
         );
+        assert_eq!(spec.dead_letter_retention_ms, 30 * 86_400_000);
         assert_eq!(spec.initial_position, "1795969821123");
         assert_eq!(
             shown_position(&spec.initial_position),
@@ -354,8 +349,13 @@ mod tests {
                 "/description",
             ),
             (
-                r#"{"deadLetter":{"retention":"1d"}}"#,
-                Code::NotImplemented,
+                r#"{"deadLetter":{"retention":"59m"}}"#,
+                Code::InvalidField,
+                "/deadLetter/retention",
+            ),
+            (
+                r#"{"deadLetter":{"retention":"3651d"}}"#,
+                Code::InvalidField,
                 "/deadLetter/retention",
             ),
             (
@@ -414,6 +414,7 @@ mod tests {
             invisible_ms: 1_000,
             max_attempts: 3,
             paused: true,
+            dead_letter_retention_ms: 2 * 86_400_000,
             description: "bills".to_owned(),
             labels: [("team", "a"), ("tier", "1")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -429,6 +430,10 @@ mod tests {
         );
         assert_eq!(patch(r#"{"retry":null}"#).max_attempts, 16);
         assert!(!patch(r#"{"paused":null}"#).paused);
+        let kept = |text: &str| patch(text).dead_letter_retention_ms / 3_600_000;
+        assert_eq!(kept(r#"{"deadLetter":{"retention":"1h"}}"#), 1);
+        assert_eq!(kept(r#"{"deadLetter":{"enabled":false}}"#), 48);
+        assert_eq!(kept(r#"{"deadLetter":{"retention":null}}"#), 14 * 24);
         assert_eq!(patch(r#"{"description":null}"#).description, "");
         assert!(patch(r#"{"labels":null}"#).labels.is_empty());
         let names = |spec: GroupSpec| spec.labels.into_keys().collect::<Vec<_>>();

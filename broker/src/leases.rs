@@ -85,12 +85,10 @@ impl Broker {
             .iter()
             .flat_map(|subscription| pop::lag(self, group, &subscription.topic))
             .collect();
-        let oldest_ready_at_ms = pop::oldest_ready(self, &queues);
         let dead = self.store.queue(&names::dlq_topic(group), 0);
         GroupLag {
             queues,
             dlq_open: dead.max.since(dead.min),
-            oldest_ready_at_ms,
         }
     }
 }

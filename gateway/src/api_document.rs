@@ -14,6 +14,7 @@ use utoipa::OpenApi;
         rest::messages::send, rest::browse::browse, rest::messages::send_batch, rest::raw::send_raw,
         rest::receive::receive, rest::settle::ack, rest::settle::nack, rest::settle::extend,
         rest::topics::list, rest::topics::read, rest::topics::put, rest::topics::patch, rest::topics::delete,
+        rest::topic_groups::list,
         rest::groups::list, rest::groups::read, rest::groups::put, rest::groups::patch, rest::groups::delete,
         rest::groups::lag, rest::groups::pause, rest::groups::resume,
         rest::subscriptions::read, rest::subscriptions::put, rest::subscriptions::delete,

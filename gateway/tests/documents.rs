@@ -80,3 +80,69 @@ async fn a_group_says_how_long_its_dead_letters_are_kept() {
     assert_eq!(refused["limit"], "3650d");
     cluster.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lag_is_told_by_queue_and_by_group_and_who_could_not_say_is_named() {
+    let mut cluster = Cluster::start(2, 1).await;
+    cluster.make("/topics/t", r#"{"queues":4}"#).await;
+    cluster.make("/topics/other", r#"{"queues":1}"#).await;
+    for group in ["g", "h", "idle"] {
+        cluster.make(&format!("/groups/{group}"), "{}").await;
+    }
+    for path in [
+        "g/subscriptions/t",
+        "h/subscriptions/t",
+        "h/subscriptions/other",
+    ] {
+        let body = r#"{"initialPosition":"earliest"}"#;
+        cluster.make(&format!("/groups/{path}"), body).await;
+    }
+    for (topic, count) in [("t", 3), ("other", 1)] {
+        for _ in 0..count {
+            let path = format!("/topics/{topic}/messages");
+            let sent = cluster.ns("POST", &path, r#"{"text":"x"}"#).await;
+            assert_eq!(sent.status, 201, "{}", sent.text());
+        }
+    }
+    let lag = cluster.ns("GET", "/groups/g/lag", "").await.json();
+    let queues = lag["queues"].as_array().unwrap();
+    assert_eq!(queues.len(), 4, "{lag}");
+    for queue in queues {
+        let is_ready = queue["ready"].as_i64() > Some(0);
+        assert_eq!(queue["oldestReadyAt"].is_string(), is_ready, "{queue}");
+    }
+    let oldest = queues.iter().filter_map(|q| q["oldestReadyAt"].as_str());
+    assert_eq!(lag["oldestReadyAt"].as_str(), oldest.min(), "{lag}");
+    assert_eq!((&lag["lag"], &lag["partial"]), (&json!(3), &Value::Null));
+
+    let first = cluster
+        .ns("GET", "/topics/t/groups?limit=1", "")
+        .await
+        .json();
+    let token = text(&first, "nextPageToken");
+    let next = format!("/topics/t/groups?limit=1&pageToken={token}");
+    let next = cluster.ns("GET", &next, "").await.json();
+    assert_eq!(next["nextPageToken"], Value::Null);
+    for (page, name) in [(&first, "g"), (&next, "h")] {
+        assert_eq!(page["items"].as_array().map(Vec::len), Some(1), "{page}");
+        let mut wanted = json!({"name": name, "lag": 3, "ready": 3, "inFlight": 0, "retrying": 0,
+            "partial": null});
+        wanted["oldestReadyAt"] = lag["oldestReadyAt"].clone();
+        assert_eq!(page["items"][0], wanted);
+    }
+    let none = cluster.ns("GET", "/topics/none/groups", "").await;
+    none.problem(404, "topic_not_found");
+
+    cluster.stop_broker(1).await;
+    let gone = json!([{"broker": "broker-b", "reason": "unreachable"}]);
+    let lag = cluster.ns("GET", "/groups/g/lag", "").await.json();
+    assert_eq!(lag["partial"], gone, "{lag}");
+    assert_eq!(lag["queues"].as_array().map(Vec::len), Some(2), "{lag}");
+    let group = cluster.ns("GET", "/groups/g", "").await.json();
+    assert_eq!(group["stats"]["partial"], gone, "{group}");
+    let groups = cluster.ns("GET", "/topics/t/groups", "").await.json();
+    assert_eq!(groups["items"][1]["partial"], gone, "{groups}");
+    let dead = cluster.ns("GET", "/groups/g/dlq", "").await.json();
+    assert_eq!(dead["partial"], gone, "{dead}");
+    cluster.stop().await;
+}

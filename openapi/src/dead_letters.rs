@@ -1,6 +1,6 @@
 //! Dead letters.
 
-use crate::messages::QueueRef;
+use crate::messages::{PartialBroker, QueueRef};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -14,6 +14,8 @@ pub struct DeadLetterSummary {
     /// When the oldest died.
     #[schema(format = DateTime)]
     pub oldest_at: Option<String>,
+    /// Brokers this is without; null where none.
+    pub partial: Option<Vec<PartialBroker>>,
 }
 
 /// A page of dead letters.

@@ -143,6 +143,8 @@ pub struct GroupStats {
     pub dlq_open: i64,
     /// Age of the oldest deliverable message.
     pub oldest_ready_age: Option<String>,
+    /// Brokers these sums are without; null where none.
+    pub partial: Option<Vec<PartialBroker>>,
 }
 
 /// A page of groups.
@@ -225,6 +227,8 @@ pub struct GroupLag {
     pub oldest_ready_at: Option<String>,
     /// Each queue, retry queues too.
     pub queues: Vec<QueueLag>,
+    /// Brokers this is without; null where none.
+    pub partial: Option<Vec<PartialBroker>>,
 }
 
 /// How far a group is in one queue.
@@ -251,6 +255,9 @@ pub struct QueueLag {
     pub in_flight: i64,
     /// Waiting for a redelivery.
     pub retrying: i64,
+    /// Store time of the message at `nextDeliver`; null where all was given out.
+    #[schema(format = DateTime)]
+    pub oldest_ready_at: Option<String>,
     /// False where a filter leaves some out.
     pub exact: bool,
 }

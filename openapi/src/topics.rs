@@ -1,5 +1,6 @@
 //! Topics.
 
+use crate::messages::PartialBroker;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
@@ -92,6 +93,37 @@ pub struct TopicItem {
     pub r#type: String,
     /// Over all brokers.
     pub queues: u32,
+}
+
+/// A page of the groups that subscribe a topic.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TopicGroups {
+    /// In order of their names.
+    pub items: Vec<TopicGroup>,
+    /// Goes on here; null at the end.
+    pub next_page_token: Option<String>,
+}
+
+/// How far a group is in a topic.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TopicGroup {
+    /// Name.
+    pub name: String,
+    /// Not settled yet: ready, in flight and retrying.
+    pub lag: i64,
+    /// Deliverable now; an upper bound where the subscription has a filter.
+    pub ready: i64,
+    /// Held by members.
+    pub in_flight: i64,
+    /// Waiting for a redelivery.
+    pub retrying: i64,
+    /// Store time of the oldest deliverable message.
+    #[schema(format = DateTime)]
+    pub oldest_ready_at: Option<String>,
+    /// Brokers this is without; null where none.
+    pub partial: Option<Vec<PartialBroker>>,
 }
 
 /// Brokers a deletion did not reach yet.

@@ -370,7 +370,7 @@ pub(crate) fn delete_subscription(
     Ok(json_answer(&detail(&config)))
 }
 
-/// Code 900007.
+/// Code 900007. `peers` as in the answer of 900004.
 pub(crate) fn lag(
     broker: &Arc<Broker>,
     cmd: &Command,
@@ -378,9 +378,9 @@ pub(crate) fn lag(
 ) -> Result<Command, BrokerError> {
     let group: String = cmd.ext.required("group")?;
     let config = find(broker, &group)?;
-    Ok(json_answer(
-        &broker.group_lag(&group, &subscriptions_of(&config)),
-    ))
+    let mut answer = json_answer(&broker.group_lag(&group, &subscriptions_of(&config)));
+    answer.ext.put("peers", broker.peers.names().join(","));
+    Ok(answer)
 }
 
 #[cfg(test)]

@@ -56,8 +56,8 @@ pub(crate) use peek::peek;
 pub(crate) use position::{Start, set_position, start_at};
 pub(crate) use retained::{InFlight, carry_unread, in_flight, is_void_retry, pass_over};
 pub(crate) use service::{
-    Workers, abandon, forget, group_changed, is_waited_for, lag, oldest_ready, progress,
-    release_waiting, start, stop,
+    Workers, abandon, forget, group_changed, is_waited_for, lag, progress, release_waiting, start,
+    stop,
 };
 pub(crate) use waiting::arrived;
 

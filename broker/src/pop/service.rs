@@ -242,6 +242,7 @@ pub(crate) fn lag(broker: &Broker, group: &str, topic: &str) -> Vec<QueueLag> {
                 entry.in_flight = u64::try_from(held).unwrap_or(u64::MAX);
                 entry.waiting = u64::try_from(state.in_flight_len() - held).unwrap_or(u64::MAX);
             }
+            entry.oldest_ready_at_ms = oldest_ready(broker, &entry);
             queues.push(entry);
         }
     }
@@ -270,20 +271,12 @@ pub(crate) fn progress(
     Some((signed(settled), signed(state.next)))
 }
 
-/// Store time (epoch ms) of the oldest message that is next to be delivered in one of `queues`.
-pub(crate) fn oldest_ready(broker: &Broker, queues: &[QueueLag]) -> Option<i64> {
-    let ready = queues
-        .iter()
-        .filter(|queue| queue.next_deliver < queue.max_offset);
-    ready
-        .filter_map(|queue| {
-            broker.store.store_timestamp(
-                &queue.topic,
-                queue.queue_id,
-                QueueOffset::from_wire(queue.next_deliver)?,
-            )
-        })
-        .min()
+/// Store time (epoch ms) of the oldest message of a queue that is next to be delivered.
+fn oldest_ready(broker: &Broker, queue: &QueueLag) -> Option<i64> {
+    let next = queue.next_deliver.max(queue.min_offset);
+    let next = QueueOffset::from_wire(next).filter(|_| next < queue.max_offset)?;
+    let store = &broker.store;
+    store.store_timestamp(&queue.topic, queue.queue_id, next)
 }
 
 fn signed(number: u64) -> i64 {

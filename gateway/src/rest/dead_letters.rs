@@ -49,7 +49,8 @@ pub(crate) async fn summary(
     call.no_query()?;
     let deadline = call.deadline(Duration::ZERO);
     state.upstream.get_group(group, deadline).await?;
-    let open = Totals::of(&state.upstream.lag(group, deadline).await?).dlq_open();
+    let lag = state.upstream.lag(group, deadline).await?;
+    let open = Totals::of(&lag.brokers).dlq_open();
     let first = state
         .upstream
         .dead_letters(group, None, 1, BYTES_MAX, deadline)
@@ -58,6 +59,7 @@ pub(crate) async fn summary(
     let mut object = Members::open(&mut out);
     object.number("open", open);
     object.time_or_null("oldestAt", first.items.first().map(|l| l.dead_at_ms));
+    answer::partial(object.member("partial"), &lag.partial);
     object.close();
     Ok(answer::json(StatusCode::OK, out))
 }

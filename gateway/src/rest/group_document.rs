@@ -3,7 +3,7 @@
 use super::answer;
 use crate::params::{format_duration, format_time};
 use crate::render::Members;
-use crate::upstream::{default_group, etag};
+use crate::upstream::{Lag, default_group, etag};
 use axum::http::StatusCode;
 use axum::response::Response;
 use wire::body::gantry::{Backoff, GroupDetail, GroupLag, QueueLag};
@@ -46,6 +46,7 @@ pub(super) fn queue_lag(out: &mut Vec<u8>, broker: &str, queue: &QueueLag, detai
         "retrying",
         i64::try_from(queue.waiting).unwrap_or(i64::MAX) + if queue.retry { ready } else { 0 },
     );
+    object.time_or_null("oldestReadyAt", queue.oldest_ready_at_ms);
     object.boolean("exact", !filtered);
     object.close();
 }
@@ -66,12 +67,12 @@ impl Totals {
         let mut totals = Self::default();
         for (_, lag) in brokers {
             totals.dlq_open += whole(lag.dlq_open);
-            totals.oldest_ready_at_ms = totals
-                .oldest_ready_at_ms
-                .into_iter()
-                .chain(lag.oldest_ready_at_ms)
-                .min();
             for queue in &lag.queues {
+                totals.oldest_ready_at_ms = totals
+                    .oldest_ready_at_ms
+                    .into_iter()
+                    .chain(queue.oldest_ready_at_ms)
+                    .min();
                 let ready = (queue.max_offset - queue.next_deliver.max(queue.min_offset)).max(0);
                 totals.in_flight += whole(queue.in_flight);
                 totals.retrying += whole(queue.waiting) + if queue.retry { ready } else { 0 };
@@ -90,12 +91,21 @@ impl Totals {
     pub(crate) fn lag(&self) -> i64 {
         self.ready + self.in_flight + self.retrying
     }
+
+    /// Appends them to an answer.
+    pub(super) fn show(&self, object: &mut Members<'_>) {
+        object.number("lag", self.lag());
+        object.number("ready", self.ready);
+        object.number("inFlight", self.in_flight);
+        object.number("retrying", self.retrying);
+    }
 }
+
 /// The whole group.
 pub(super) fn document(
     status: StatusCode,
     detail: &GroupDetail,
-    lag: Option<&[(String, GroupLag)]>,
+    lag: Option<&Lag>,
     pending: &[String],
     now_ms: i64,
 ) -> Response {
@@ -134,12 +144,9 @@ pub(super) fn document(
     }
     list.push(b']');
     if let Some(lag) = lag {
-        let totals = Totals::of(lag);
+        let totals = Totals::of(&lag.brokers);
         let mut stats = Members::open(object.member("stats"));
-        stats.number("lag", totals.lag());
-        stats.number("ready", totals.ready);
-        stats.number("inFlight", totals.in_flight);
-        stats.number("retrying", totals.retrying);
+        totals.show(&mut stats);
         stats.number("dlqOpen", totals.dlq_open);
         match totals.oldest_ready_at_ms {
             Some(at) => stats.text(
@@ -148,6 +155,7 @@ pub(super) fn document(
             ),
             None => stats.raw("oldestReadyAge", b"null"),
         }
+        answer::partial(stats.member("partial"), &lag.partial);
         stats.close();
     }
     object.text("etag", &etag(detail.version));

@@ -93,11 +93,11 @@ pub(crate) async fn read(State(state): State<AppState>, call: Call) -> Result<Re
     call.no_query()?;
     let deadline = call.deadline(Duration::ZERO);
     let (detail, _) = state.upstream.get_group(group, deadline).await?;
-    let lag = state.upstream.lag(group, deadline).await.ok();
+    let lag = state.upstream.lag(group, deadline).await?;
     Ok(document(
         StatusCode::OK,
         &detail,
-        lag.as_deref(),
+        Some(&lag),
         &[],
         state.now_ms(),
     ))
@@ -218,7 +218,7 @@ pub(crate) async fn delete(
         &format!("group '{group}'"),
     )?;
     if !force {
-        let totals = Totals::of(&state.upstream.lag(group, deadline).await?);
+        let totals = Totals::of(&state.upstream.lag(group, deadline).await?.brokers);
         if totals.dlq_open > 0 || totals.retrying > 0 {
             let detail = format!(
                 "group '{group}' has {} open dead letters and {} messages that wait for a retry; deal with them, or delete with ?force=true",
@@ -256,17 +256,14 @@ pub(crate) async fn lag(State(state): State<AppState>, call: Call) -> Result<Res
     let mut out = Vec::with_capacity(1_024);
     let mut object = Members::open(&mut out);
     object.text("group", group);
-    let totals = Totals::of(&lag);
-    object.number("lag", totals.lag());
-    object.number("ready", totals.ready);
-    object.number("inFlight", totals.in_flight);
-    object.number("retrying", totals.retrying);
+    let totals = Totals::of(&lag.brokers);
+    totals.show(&mut object);
     object.number("dlqOpen", totals.dlq_open);
     object.time_or_null("oldestReadyAt", totals.oldest_ready_at_ms);
     let list = object.member("queues");
     list.push(b'[');
     let mut first = true;
-    for (broker, lag) in &lag {
+    for (broker, lag) in &lag.brokers {
         for queue in &lag.queues {
             if !first {
                 list.push(b',');
@@ -276,6 +273,7 @@ pub(crate) async fn lag(State(state): State<AppState>, call: Call) -> Result<Res
         }
     }
     list.push(b']');
+    answer::partial(object.member("partial"), &lag.partial);
     object.close();
     Ok(answer::json(StatusCode::OK, out))
 }

@@ -17,6 +17,7 @@ pub mod raw;
 pub mod receive;
 pub mod settle;
 pub mod subscriptions;
+pub mod topic_groups;
 mod topic_spec;
 pub mod topics;
 
@@ -34,6 +35,7 @@ pub(crate) fn router() -> Router<AppState> {
         .merge(receive::router())
         .merge(settle::router())
         .merge(topics::router())
+        .merge(topic_groups::router())
         .merge(groups::router())
         .merge(subscriptions::router())
         .merge(dead_letters::router())

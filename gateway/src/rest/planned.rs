@@ -30,7 +30,6 @@ pub(crate) const PLANNED: &[(&str, &[MethodFilter])] = &[
     ("/v1/ns/{ns}/topics/{topic}/messages/{id}/timeline", &[GET]),
     ("/v1/ns/{ns}/topics/{topic}/messages/{id}/status", &[GET]),
     ("/v1/ns/{ns}/topics/{topic}/events", &[GET]),
-    ("/v1/ns/{ns}/topics/{topic}/groups", &[GET]),
     ("/v1/ns/{ns}/topics/{topic}/stats", &[GET]),
     ("/v1/ns/{ns}/topics/{topic}/purge", &[POST]),
     ("/v1/ns/{ns}/overview", &[GET]),

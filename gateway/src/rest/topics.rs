@@ -2,6 +2,7 @@
 
 use super::answer::{self, conditions, deleted};
 use super::labels::Filter;
+use super::topic_groups;
 use super::topic_spec::{DESCRIPTION, LABEL, Wish, check_type, type_of};
 use crate::error::{ApiError, Code};
 use crate::http::Call;
@@ -18,6 +19,7 @@ use axum::response::Response;
 use axum::routing::get;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tokio::time::Instant;
 
 pub(super) fn router() -> Router<AppState> {
     Router::new().route("/v1/ns/{ns}/topics", get(list)).route(
@@ -114,6 +116,19 @@ pub(crate) async fn read(State(state): State<AppState>, call: Call) -> Result<Re
     let topic = call.topic()?;
     call.no_query()?;
     let deadline = call.deadline(Duration::ZERO);
+    let found = existing(&state, topic, deadline).await?;
+    Ok(document(StatusCode::OK, topic, &found, &[]))
+}
+
+/// A topic of users. One that no broker has is not there, unless one that cannot be asked may have it.
+///
+/// # Errors
+/// `topic_not_found`, `broker_unavailable`, `no_route`.
+pub(super) async fn existing(
+    state: &AppState,
+    topic: &str,
+    deadline: Instant,
+) -> Result<Vec<BrokerTopic>, ApiError> {
     let (found, silent) = state.upstream.topic_now(topic, deadline).await?;
     if found.is_empty()
         && let Some(broker) = state
@@ -129,7 +144,7 @@ pub(crate) async fn read(State(state): State<AppState>, call: Call) -> Result<Re
             format!("topic '{topic}' does not exist"),
         ));
     }
-    Ok(document(StatusCode::OK, topic, &found, &[]))
+    Ok(found)
 }
 
 /// `PUT …/topics/{topic}`
@@ -217,12 +232,8 @@ pub(crate) async fn delete(
 }
 
 /// 409 while a group has not read everything.
-async fn drained(
-    state: &AppState,
-    topic: &str,
-    deadline: tokio::time::Instant,
-) -> Result<(), ApiError> {
-    let behind = state.upstream.groups_behind(topic, deadline).await?;
+async fn drained(state: &AppState, topic: &str, deadline: Instant) -> Result<(), ApiError> {
+    let behind = topic_groups::behind(state, topic, deadline).await?;
     if behind.is_empty() {
         return Ok(());
     }

@@ -20,8 +20,8 @@ mod settle;
 mod stale;
 mod timing;
 
-pub use admin::{BrokerTopic, ListedGroup, ListedTopic, Pending, Precondition, queues_in_all};
-pub use admin::{default_group, etag};
+pub use admin::{BrokerTopic, Lag, ListedGroup, ListedTopic, Pending, Precondition, queues_in_all};
+pub use admin::{default_group, etag, is_of_topic};
 pub use consumer::{
     Delivery, Gap, LastError, Lease, PopRequest, Popped, SettleOp, SettleOutcome, SettleStatus,
     Settlement, Wake,

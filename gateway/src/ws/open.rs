@@ -12,7 +12,7 @@ use super::jobs::{Done, Feed};
 use crate::error::{ApiError, Code};
 use crate::params::{check_group, check_namespace, check_topic};
 use crate::state::AppState;
-use crate::upstream::{Lease, Presence, Scope, SettleOp, SettleStatus, Settlement};
+use crate::upstream::{Lease, Presence, Scope, SettleOp, SettleStatus, Settlement, is_of_topic};
 
 const CALL: Duration = Duration::from_secs(10);
 
@@ -42,7 +42,7 @@ async fn look_up(
         .present(&spec.group, topic, &feed.member, deadline)
         .await?;
     let (adopted, gone) = adopt(state, feed, spec, invisible_ms).await?;
-    let lag = unsettled(&upstream.lag(&spec.group, deadline).await?, topic);
+    let lag = unsettled(&upstream.lag(&spec.group, deadline).await?.brokers, topic);
     let opened = Opened {
         adopted,
         gone,
@@ -54,17 +54,7 @@ async fn look_up(
 
 /// Messages of the topic, or of all of the group, that are not settled yet; with a filter an upper bound.
 fn unsettled(lags: &[(String, GroupLag)], topic: Option<&str>) -> u64 {
-    let counts = |queue: &&QueueLag| {
-        let of = |topic: &str| {
-            queue.topic == topic
-                || (queue.retry
-                    && queue
-                        .topic
-                        .strip_suffix(topic)
-                        .is_some_and(|head| head.ends_with('+')))
-        };
-        topic.is_none_or(of)
-    };
+    let counts = |queue: &&QueueLag| topic.is_none_or(|topic| is_of_topic(queue, topic));
     let queues = lags.iter().flat_map(|(_, lag)| &lag.queues).filter(counts);
     queues
         .map(|queue| {

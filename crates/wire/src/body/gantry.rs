@@ -208,9 +208,6 @@ pub struct GroupLag {
     pub queues: Vec<QueueLag>,
     /// Dead letters not yet dealt with.
     pub dlq_open: u64,
-    /// Store time of the oldest deliverable message, epoch ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub oldest_ready_at_ms: Option<i64>,
 }
 
 /// How far a group is in one queue.
@@ -235,6 +232,9 @@ pub struct QueueLag {
     pub in_flight: u64,
     /// Nacked or expired and not yet put back.
     pub waiting: u64,
+    /// Store time of the message at `next_deliver`, epoch ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_ready_at_ms: Option<i64>,
 }
 
 /// Settlements of one group (SETTLE).

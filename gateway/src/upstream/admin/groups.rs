@@ -2,7 +2,7 @@
 
 use super::view::Kind;
 use super::{
-    Pending, Precondition, ROUNDS_MAX, body, failed, is_conflict, is_out_of_reach, nobody, pending,
+    Pending, Precondition, ROUNDS_MAX, failed, is_conflict, is_out_of_reach, nobody, pending,
     too_many_writers,
 };
 use crate::error::{ApiError, Code};
@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::time::Instant;
 use wire::body::config_level::ConfigEntry;
-use wire::body::gantry::{GroupDetail, GroupLag, GroupSpec, SubscriptionSpec};
+use wire::body::gantry::{GroupDetail, GroupSpec, SubscriptionSpec};
 use wire::json;
-use wire::{Command, RequestCode, ResponseCode};
+use wire::{Command, RequestCode};
 
 impl Upstream {
     /// The group in its newest version, and the masters that do not answer.
@@ -254,68 +254,6 @@ impl Upstream {
             return Ok(pending(&wanted, &offered.reached));
         }
         Err(too_many_writers())
-    }
-
-    /// How far a group is, per broker.
-    ///
-    /// # Errors
-    /// `group_not_found`, `no_route`, `broker_unavailable`.
-    pub async fn lag(
-        &self,
-        group: &str,
-        deadline: Instant,
-    ) -> Result<Vec<(String, GroupLag)>, ApiError> {
-        let command = Command::request(RequestCode::GroupLag).with_ext("group", group);
-        let (mut found, mut last) = (Vec::new(), None);
-        for (broker, answer) in self.all_masters(&command, deadline).await? {
-            match answer {
-                Ok(response) if response.response_code() == ResponseCode::Success => {
-                    found.push((broker, body(&response)?))
-                }
-                Ok(response) => {
-                    last = Some(mapping::answer(&response, mapping::About::Group(group)))
-                }
-                Err(error) => last = Some(error),
-            }
-        }
-        match last {
-            Some(error) if found.is_empty() => Err(error),
-            _ => Ok(found),
-        }
-    }
-
-    /// Groups that have not read all of a topic, with how much is missing.
-    ///
-    /// # Errors
-    /// `no_route`, `broker_unavailable`.
-    pub async fn groups_behind(
-        &self,
-        topic: &str,
-        deadline: Instant,
-    ) -> Result<Vec<(String, i64)>, ApiError> {
-        let mut behind = Vec::new();
-        for (group, listed) in self.groups(deadline).await? {
-            if !listed.reads(topic) {
-                continue;
-            }
-            let retry = format!("+{topic}");
-            let queues = self
-                .lag(&group, deadline)
-                .await?
-                .into_iter()
-                .flat_map(|(_, lag)| lag.queues);
-            let lag: i64 = queues
-                .filter(|q| q.topic == topic || q.retry && q.topic.ends_with(&retry))
-                .map(|q| {
-                    (q.max_offset - q.next_deliver.max(q.min_offset)).max(0)
-                        + i64::try_from(q.in_flight + q.waiting).unwrap_or(i64::MAX)
-                })
-                .sum();
-            if lag > 0 {
-                behind.push((group, lag));
-            }
-        }
-        Ok(behind)
     }
 
     /// Makes topic, group and subscription (from earliest) where they are missing.

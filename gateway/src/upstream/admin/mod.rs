@@ -5,11 +5,13 @@
 //! by themselves; none reached is a failure.
 
 mod groups;
+mod lag;
 mod list;
 mod topics;
 mod view;
 
 pub use groups::default_group;
+pub use lag::{Lag, is_of_topic};
 pub use list::{ListedGroup, ListedTopic};
 pub use topics::{BrokerTopic, queues_in_all};
 pub(super) use view::{Versioned, View};

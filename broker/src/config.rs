@@ -12,6 +12,8 @@ use crate::settings::SETTINGS;
 
 /// Longest retention time: ten years.
 pub(crate) const RETENTION_MAX_MS: u64 = 3_650 * 86_400_000;
+/// Largest message body: what fits a frame with the longest properties, every character of them escaped.
+pub(crate) const MESSAGE_MAX_BYTES: u64 = (16 << 20) - (256 << 10);
 
 /// How soon stored messages are on the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -20,7 +20,7 @@ use crate::admission::Admission;
 use crate::broker::{Broker, DayTotals};
 use crate::carry::Carry;
 use crate::clients::{Consumers, Kinds, Producers};
-use crate::config::{Config, FlushMode};
+use crate::config::{Config, FlushMode, MESSAGE_MAX_BYTES};
 use crate::delay::{self, Delay};
 use crate::durability::Durability;
 use crate::error::BrokerError;
@@ -289,9 +289,9 @@ fn open(
     let mut options = StoreOptions::new(&config.data);
     options.age_by_file_time = true;
     options.segment_size = config.segment.size.0;
-    options.record_max_bytes = config.limits.message_size.0.max(4 << 20)
-        + RECORD_EXTRA_BYTES
-        + crate::carry::KEPT_EXTRA_BYTES;
+    // The limit of bodies may change while the broker runs.
+    options.record_max_bytes =
+        MESSAGE_MAX_BYTES + RECORD_EXTRA_BYTES + crate::carry::KEPT_EXTRA_BYTES;
     options.flush = match config.flush.mode {
         FlushMode::Sync => FlushPolicy::Sync,
         FlushMode::Async => FlushPolicy::Async {

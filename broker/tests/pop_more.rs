@@ -71,6 +71,24 @@ async fn a_member_holds_no_more_leases_than_its_limit_in_all_queues() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_the_first_message_of_an_answer_may_exceed_the_bytes_asked_for() {
+    let bench = ready(quick()).await;
+    let body = "x".repeat(1_000);
+    for queue_id in [0, 0, 1, 1] {
+        bench.send("T", queue_id, &body, "a").await;
+    }
+    let pop = |bytes: i64| {
+        let pop = bench.pop_command("g", "T", 8, 60_000);
+        bench.ok(pop.with_ext("maxBytes", bytes))
+    };
+    // The second message of a queue does not fit, and no more does the first of the other.
+    for (bytes, count) in [(1, 1), (2_000, 1), (20_000, 2)] {
+        let got = pop_support::got("g", "T", &pop(bytes).await);
+        assert_eq!(got.len(), count, "{bytes}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_at_its_limit_wakes_when_a_lease_of_its_member_ends() {
     let bench = ready(quick()).await;
     bench.send_many("T", 2, 2).await;

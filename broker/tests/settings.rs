@@ -186,8 +186,8 @@ async fn what_is_off_the_list_or_out_of_range_is_refused_with_what_would_do() {
             "flushIntervalCommitLog must be a time of 10ms to 60s",
         ),
         (
-            "maxMessageSize=9MiB",
-            "maxMessageSize must be a size of 1B to 8MiB",
+            "maxMessageSize=16129KiB",
+            "maxMessageSize must be a size of 1B to 16128KiB",
         ),
         (
             "brokerPermission=9",

@@ -62,6 +62,10 @@ pub struct Config {
     pub request_max: ByteSize,
     /// Largest message body.
     pub message_max: ByteSize,
+    /// Messages in one batch.
+    pub batch_max: usize,
+    /// Receipts in one ack, nack or extend.
+    pub receipts_max: usize,
     /// Request bodies held at a time.
     pub bodies_max: ByteSize,
     /// Messages in answers and frames that clients have yet to take, at a time.
@@ -91,6 +95,8 @@ impl Default for Config {
             waiters_max: 20_000,
             request_max: ByteSize::mib(8),
             message_max: ByteSize::mib(4),
+            batch_max: 256,
+            receipts_max: 256,
             bodies_max: ByteSize::mib(512),
             answers_max: ByteSize::mib(512),
             ws: WsConfig::default(),
@@ -187,6 +193,14 @@ impl Settings for Config {
         if !(1..=16 << 20).contains(&message) {
             fault("message_max", "must be between 1B and 16MiB".into());
         }
+        for (key, max) in [
+            ("batch_max", self.batch_max),
+            ("receipts_max", self.receipts_max),
+        ] {
+            if !(1..=1_000).contains(&max) {
+                fault(key, "must be between 1 and 1000".into());
+            }
+        }
         if self.bodies_max.bytes() < request {
             fault("bodies_max", "must be at least request_max".into());
         }
@@ -239,9 +253,20 @@ mod tests {
             namesrv: vec!["x".into()],
             allow_origin: "y".into(),
             connections_max: 0,
+            batch_max: 1_001,
+            receipts_max: 0,
             ..local
         };
-        assert_eq!(keys(&bad), ["namesrv", "allow_origin", "connections_max"]);
+        assert_eq!(
+            keys(&bad),
+            [
+                "namesrv",
+                "allow_origin",
+                "batch_max",
+                "receipts_max",
+                "connections_max"
+            ]
+        );
     }
 
     #[test]

@@ -95,8 +95,8 @@ pub struct Accepted {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BatchRequest {
-    /// The messages.
-    #[schema(min_items = 1, max_items = 256)]
+    /// The messages; at most the gateway's `batch_max`, 256 by default.
+    #[schema(min_items = 1, max_items = 1000)]
     pub messages: Vec<SendMessageRequest>,
     /// All to one queue, all or none.
     #[serde(default)]

@@ -8,13 +8,13 @@ use utoipa::ToSchema;
 #[serde(default, deny_unknown_fields)]
 #[schema(example = json!({"receipts": ["mqr_AQE..."]}))]
 pub struct AckRequest {
-    /// Receipts.
+    /// Receipts; at most the gateway's `receipts_max`, 256 by default, as of `items`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_items = 1, max_items = 256)]
+    #[schema(min_items = 1, max_items = 1000)]
     pub receipts: Option<Vec<String>>,
     /// The same one by one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_items = 1, max_items = 256)]
+    #[schema(min_items = 1, max_items = 1000)]
     pub items: Option<Vec<AckItem>>,
 }
 
@@ -30,13 +30,13 @@ pub struct AckItem {
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 #[schema(example = json!({"receipts": ["mqr_AQE..."], "delay": "5s", "code": "db_timeout", "reason": "pool empty"}))]
 pub struct NackRequest {
-    /// Receipts.
+    /// Receipts; at most the gateway's `receipts_max`, 256 by default, as of `items`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_items = 1, max_items = 256)]
+    #[schema(min_items = 1, max_items = 1000)]
     pub receipts: Option<Vec<String>>,
     /// Receipts with their own fields.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_items = 1, max_items = 256)]
+    #[schema(min_items = 1, max_items = 1000)]
     pub items: Option<Vec<NackItem>>,
     /// Until the next delivery; the retry policy's where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,13 +79,13 @@ pub struct NackItem {
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 #[schema(example = json!({"receipts": ["mqr_AQE..."], "invisibleFor": "2m"}))]
 pub struct ExtendRequest {
-    /// Receipts.
+    /// Receipts; at most the gateway's `receipts_max`, 256 by default, as of `items`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_items = 1, max_items = 256)]
+    #[schema(min_items = 1, max_items = 1000)]
     pub receipts: Option<Vec<String>>,
     /// Receipts with their own time.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(min_items = 1, max_items = 256)]
+    #[schema(min_items = 1, max_items = 1000)]
     pub items: Option<Vec<ExtendItem>>,
     /// Counted from now, 1s to 12h; the group's where absent.
     #[serde(skip_serializing_if = "Option::is_none")]

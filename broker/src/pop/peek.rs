@@ -128,6 +128,7 @@ fn gather(
                 reach: Reach::Disk,
                 messages: messages - next.len(),
                 bytes: bytes_left,
+                is_first: next.is_empty(),
             };
             if want.messages == 0 || bytes_left == 0 || budget == 0 {
                 rest += range.max.get() - from;

@@ -41,8 +41,10 @@ pub(super) struct Want<'a> {
     pub(super) reach: Reach,
     /// Most messages.
     pub(super) messages: usize,
-    /// Most bytes of records; a first one that is larger still counts.
+    /// Most bytes of records.
     pub(super) bytes: usize,
+    /// Nothing was found elsewhere: a first record that is larger still counts.
+    pub(super) is_first: bool,
 }
 
 /// What a scan found.
@@ -120,7 +122,8 @@ pub(super) fn scan(
                 && let Some(record) = broker.store.record(entry.physical_offset, entry.size)?
                 && let Some(attempt) = attempt_if_wanted(broker, topic, &want, &record)
             {
-                if !found.matches.is_empty() && found.bytes + record.len() > want.bytes {
+                let may_exceed = want.is_first && found.matches.is_empty();
+                if !may_exceed && found.bytes + record.len() > want.bytes {
                     return Ok(found);
                 }
                 found.bytes += record.len();

@@ -155,6 +155,7 @@ pub(super) fn lease(
             reach,
             messages: messages - swept.leased.len(),
             bytes,
+            is_first: swept.leased.is_empty(),
         };
         if want.messages > 0 && bytes > 0 && budget > 0 {
             let found = look(broker, slot, locked, want, &mut budget)?;
@@ -217,6 +218,7 @@ pub(super) fn is_there(broker: &Broker, ask: &Ask, reach: Reach) -> Result<Prese
                 reach,
                 messages: 1,
                 bytes: 1,
+                is_first: true,
             };
             let found = look(broker, slot, locked, want, &mut budget)?;
             let first = found.matches.first().map(|first| first.offset);
@@ -277,6 +279,7 @@ pub(super) fn lease_retries(
         reach: Reach::Disk,
         messages: ask.messages,
         bytes: ask.bytes,
+        is_first: true,
     };
     let mut budget = BUDGET;
     let found = look(broker, &slot, &mut locked, want, &mut budget)?;

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use node::{ByteSize, Millis};
 
-use crate::config::{Config, RETENTION_MAX_MS};
+use crate::config::{Config, MESSAGE_MAX_BYTES, RETENTION_MAX_MS};
 
 /// A setting that may change, as an index into [`SETTINGS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,8 +112,8 @@ pub(crate) static SETTINGS: [Setting; 16] = [
         ours: "limits.message_size",
         theirs: "maxMessageSize",
         kind: Kind::Size,
-        range: (1, 8 << 20),
-        wanted: "a size of 1B to 8MiB",
+        range: (1, MESSAGE_MAX_BYTES),
+        wanted: "a size of 1B to 16128KiB",
         started: |config| config.limits.message_size.0,
     },
     Setting {

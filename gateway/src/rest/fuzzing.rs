@@ -30,7 +30,7 @@ pub(crate) fn read_body(kind: u8, raw: Raw<'_>, source: &Bytes, body_max: usize)
         _ => return,
     };
     if let Ok(object) = Object::open(raw, "", &settle_kind.with(&["receipts", "items"])) {
-        drop(settle::asked_of(&object, settle_kind));
+        drop(settle::asked_of(&object, settle_kind, 256));
     }
 }
 

@@ -20,9 +20,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Items of a batch.
-const BATCH_MAX: usize = 256;
-
 pub(super) fn router() -> Router<AppState> {
     Router::new()
         .route(
@@ -194,7 +191,8 @@ pub(super) fn read_batch(
             "messages must be a list of message objects",
         ));
     };
-    let count = list.clone().take(BATCH_MAX + 1).count();
+    let max = state.config.batch_max;
+    let count = list.clone().take(max + 1).count();
     if count == 0 {
         return Err(ApiError::field(
             Code::BatchEmpty,
@@ -202,11 +200,11 @@ pub(super) fn read_batch(
             "a batch holds at least one message",
         ));
     }
-    if count > BATCH_MAX {
+    if count > max {
         let actual = list.count();
-        let detail = format!("a batch holds at most {BATCH_MAX} messages");
+        let detail = format!("a batch holds at most {max} messages");
         return Err(ApiError::field(Code::BatchTooLarge, "/messages", detail)
-            .with("limit", BATCH_MAX)
+            .with("limit", max)
             .with("actual", actual));
     }
     let item = |(index, raw)| {

@@ -17,8 +17,6 @@ use axum::response::Response;
 use axum::routing::post;
 use std::time::Duration;
 
-/// Receipts of one call.
-const RECEIPTS_MAX: usize = 256;
 /// `delay` of a nack.
 const DELAY_MS: std::ops::RangeInclusive<u64> = 0..=30 * 86_400_000;
 const CODE_MAX: usize = 128;
@@ -80,7 +78,7 @@ async fn settle(state: &AppState, call: &Call, kind: Kind) -> Result<Response, A
     let asked = if call.body.is_empty() {
         from_query(call, kind)?
     } else {
-        from_body(call, kind)?
+        from_body(call, kind, state.config.receipts_max)?
     };
     let deadline = call.deadline(Duration::ZERO);
     let outcomes = settle_all(state, group, &asked, deadline).await;
@@ -165,14 +163,18 @@ fn op_of_query(query: &Query, kind: Kind) -> Result<SettleOp, ApiError> {
     }
 }
 
-fn from_body(call: &Call, kind: Kind) -> Result<Vec<Asked>, ApiError> {
+fn from_body(call: &Call, kind: Kind, max: usize) -> Result<Vec<Asked>, ApiError> {
     call.no_query()?;
     let object = Object::open(call.plain_json()?, "", &kind.with(&["receipts", "items"]))?;
-    asked_of(&object, kind)
+    asked_of(&object, kind, max)
 }
 
-/// `receipts` with shared fields, or `items` with their own.
-pub(crate) fn asked_of(object: &Object<'_>, kind: Kind) -> Result<Vec<Asked>, ApiError> {
+/// `receipts` with shared fields, or `items` with their own; at most `max`.
+pub(crate) fn asked_of(
+    object: &Object<'_>,
+    kind: Kind,
+    max: usize,
+) -> Result<Vec<Asked>, ApiError> {
     let receipts = object.array("receipts", Code::InvalidField)?;
     let items = object.array("items", Code::InvalidField)?;
     let (list, single) = match (receipts, items) {
@@ -188,7 +190,7 @@ pub(crate) fn asked_of(object: &Object<'_>, kind: Kind) -> Result<Vec<Asked>, Ap
         }
     };
     let name = if single { "receipts" } else { "items" };
-    let count = list.clone().take(RECEIPTS_MAX + 1).count();
+    let count = list.clone().take(max + 1).count();
     if count == 0 {
         return Err(ApiError::field(
             Code::BatchEmpty,
@@ -196,11 +198,11 @@ pub(crate) fn asked_of(object: &Object<'_>, kind: Kind) -> Result<Vec<Asked>, Ap
             format!("{name} holds at least one entry"),
         ));
     }
-    if count > RECEIPTS_MAX {
-        let detail = format!("at most {RECEIPTS_MAX} receipts a call");
+    if count > max {
+        let detail = format!("at most {max} receipts a call");
         return Err(
             ApiError::field(Code::BatchTooLarge, object.pointer(name), detail)
-                .with("limit", RECEIPTS_MAX)
+                .with("limit", max)
                 .with("actual", list.count()),
         );
     }

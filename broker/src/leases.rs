@@ -86,9 +86,14 @@ impl Broker {
             .flat_map(|subscription| pop::lag(self, group, &subscription.topic))
             .collect();
         let dead = self.store.queue(&names::dlq_topic(group), 0);
+        let now = self.clock.monotonic();
+        let rates = subscriptions
+            .iter()
+            .map(|subscription| self.stats.got_rate(group, &subscription.topic, now));
         GroupLag {
             queues,
             dlq_open: dead.max.since(dead.min),
+            rate_out: rates.sum(),
         }
     }
 }

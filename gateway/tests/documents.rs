@@ -130,6 +130,15 @@ async fn lag_is_told_by_queue_and_by_group_and_who_could_not_say_is_named() {
         wanted["oldestReadyAt"] = lag["oldestReadyAt"].clone();
         assert_eq!(page["items"][0], wanted);
     }
+    let group = cluster.ns("GET", "/groups/h", "").await.json();
+    assert_eq!(group["stats"]["rateOut"], 0.0, "{group}");
+    assert_eq!(group["blockedKeys"], json!([]));
+    assert_eq!(cluster.receive("h", "wait=5s&topic=other").await.len(), 1);
+    let group = cluster.ns("GET", "/groups/h", "").await.json();
+    let rate = group["stats"]["rateOut"].as_f64().unwrap();
+    assert!(rate > 0.0 && rate <= 1.0, "{group}");
+    assert_eq!(group["stats"]["inFlight"], 1);
+
     let none = cluster.ns("GET", "/topics/none/groups", "").await;
     none.problem(404, "topic_not_found");
 

@@ -120,11 +120,29 @@ pub struct Group {
     /// How far it is; on GET.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stats: Option<GroupStats>,
+    /// Keys that a failed message blocks; on GET, and empty: ordered groups are not built yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked_keys: Option<Vec<BlockedKey>>,
     /// Version, as in the header `ETag`, quotes included.
     pub etag: String,
     /// Brokers a write did not reach yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<String>,
+}
+
+/// A key that a failed message blocks.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BlockedKey {
+    /// Ordering key.
+    pub key: String,
+    /// The message.
+    pub message_id: String,
+    /// Since when.
+    #[schema(format = DateTime)]
+    pub since: String,
+    /// Of its last failure.
+    pub code: Option<String>,
 }
 
 /// How far a group is, in sums.
@@ -143,6 +161,8 @@ pub struct GroupStats {
     pub dlq_open: i64,
     /// Age of the oldest deliverable message.
     pub oldest_ready_age: Option<String>,
+    /// Messages a second given out in the last minute, redeliveries included.
+    pub rate_out: f64,
     /// Brokers these sums are without; null where none.
     pub partial: Option<Vec<PartialBroker>>,
 }

@@ -59,6 +59,7 @@ pub(crate) struct Totals {
     pub(super) retrying: i64,
     pub(super) dlq_open: i64,
     pub(super) oldest_ready_at_ms: Option<i64>,
+    rate_out: f64,
 }
 
 impl Totals {
@@ -67,6 +68,7 @@ impl Totals {
         let mut totals = Self::default();
         for (_, lag) in brokers {
             totals.dlq_open += whole(lag.dlq_open);
+            totals.rate_out += lag.rate_out;
             for queue in &lag.queues {
                 totals.oldest_ready_at_ms = totals
                     .oldest_ready_at_ms
@@ -155,8 +157,12 @@ pub(super) fn document(
             ),
             None => stats.raw("oldestReadyAge", b"null"),
         }
+        let rate = (totals.rate_out * 1_000.0).round() / 1_000.0;
+        stats.raw("rateOut", rate.to_string().as_bytes());
         answer::partial(stats.member("partial"), &lag.partial);
         stats.close();
+        // Only ordered groups block keys.
+        object.raw("blockedKeys", b"[]");
     }
     object.text("etag", &etag(detail.version));
     if !pending.is_empty() {

@@ -201,13 +201,15 @@ pub struct GroupDetail {
 }
 
 /// How far a group is (answer of GROUP_LAG).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GroupLag {
     /// Per queue of every subscribed topic and of its retry topic.
     pub queues: Vec<QueueLag>,
     /// Dead letters not yet dealt with.
     pub dlq_open: u64,
+    /// Messages a second given out in the last minute, redeliveries included.
+    pub rate_out: f64,
 }
 
 /// How far a group is in one queue.

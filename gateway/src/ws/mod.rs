@@ -40,6 +40,8 @@ mod frame_test;
 mod session_model_test;
 #[cfg(test)]
 mod session_test;
+#[cfg(test)]
+mod session_turns_test;
 
 pub use config::WsConfig;
 #[cfg(feature = "fuzzing")]

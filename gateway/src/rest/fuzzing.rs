@@ -26,7 +26,7 @@ pub(crate) fn read_body(kind: u8, raw: Raw<'_>, source: &Bytes, body_max: usize)
         5 => Kind::Ack,
         6 => Kind::Nack,
         7 => Kind::Extend,
-        8 => return drop(messages::read_batch(raw, source, body_max)),
+        8 => return drop(messages::read_batch(raw, source, body_max, 256)),
         _ => return,
     };
     if let Ok(object) = Object::open(raw, "", &settle_kind.with(&["receipts", "items"])) {

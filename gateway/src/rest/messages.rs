@@ -160,7 +160,12 @@ pub(crate) async fn send_batch(
     let topic = writable(&call)?;
     call.no_query()?;
     call.no_idempotency_key()?;
-    let (atomic, drafts) = read_batch(call.plain_json()?, &call.body, state.message_max())?;
+    let (atomic, drafts) = read_batch(
+        call.plain_json()?,
+        &call.body,
+        state.message_max(),
+        state.config.batch_max,
+    )?;
     let deadline = call.deadline(Duration::ZERO);
     let results = if atomic {
         let drafts = drafts.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -176,11 +181,12 @@ pub(crate) async fn send_batch(
     Ok(batch_answer(topic, atomic, &results))
 }
 
-/// Whether a batch is atomic, and each of its messages or what is wrong with it.
+/// Whether a batch of at most `max` messages is atomic, and each of its messages or what is wrong with it.
 pub(super) fn read_batch(
     raw: Raw<'_>,
     source: &Bytes,
     body_max: usize,
+    max: usize,
 ) -> Result<(bool, Vec<Result<Draft, ApiError>>), ApiError> {
     let object = Object::open(raw, "", &["messages", "atomic"])?;
     let atomic = object.boolean("atomic")?.unwrap_or(false);
@@ -191,7 +197,6 @@ pub(super) fn read_batch(
             "messages must be a list of message objects",
         ));
     };
-    let max = state.config.batch_max;
     let count = list.clone().take(max + 1).count();
     if count == 0 {
         return Err(ApiError::field(

@@ -125,6 +125,7 @@ pub(crate) fn dispatch(broker: &Arc<Broker>, fast: bool, cmd: Command, to: Respo
         RequestCode::OfferConfig => blocking(broker, cmd, to, config_level::offer),
         RequestCode::GroupLag => blocking(broker, cmd, to, gantry_group::lag),
         RequestCode::GroupMembers => blocking(broker, cmd, to, consumer_info::members),
+        RequestCode::InFlight => blocking(broker, cmd, to, pop::list_in_flight),
         code => to.send(unserved::refusal(code).to_response()),
     }
 }

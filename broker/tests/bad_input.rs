@@ -121,6 +121,7 @@ async fn numbers_that_are_none_and_fields_that_are_missing() {
         (RequestCode::DeleteSubscription, "group"),
         (RequestCode::GroupLag, "group"),
         (RequestCode::GroupMembers, "group"),
+        (RequestCode::InFlight, "group"),
     ];
     for (code, field) in codes {
         refused(&fix, Command::request(code), &[1], field).await;

@@ -64,6 +64,7 @@ types! {
     body::inspect::QueueEntries,
     body::inspect::GroupSubscription,
     body::members::GroupMembers,
+    body::in_flight::InFlight,
 }
 
 /// First byte: which type, beyond them a registration; the rest is the body.

@@ -18,7 +18,7 @@ use utoipa::OpenApi;
         rest::groups::list, rest::groups::read, rest::groups::put, rest::groups::patch, rest::groups::delete,
         rest::groups::lag, rest::groups::pause, rest::groups::resume,
         rest::subscriptions::read, rest::subscriptions::put, rest::subscriptions::delete,
-        rest::peek::peek, rest::members::list, rest::dead_letters::summary, rest::dead_letters::list,
+        rest::peek::peek, rest::members::list, rest::in_flight::list, rest::in_flight::release, rest::dead_letters::summary, rest::dead_letters::list,
     ),
     components(schemas(Problem)),
     tags((name = "messages"), (name = "groups"), (name = "topics"), (name = "dead letters"), (name = "not built yet")),

@@ -226,6 +226,99 @@ pub struct Member {
     pub language: Option<String>,
 }
 
+/// A page of the messages that members of a group hold.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InFlightList {
+    /// By broker, topic, queue and offset.
+    pub items: Vec<InFlightItem>,
+    /// Goes on here; null at the end.
+    pub next_page_token: Option<String>,
+    /// Brokers this answer is without; null where none.
+    pub partial: Option<Vec<PartialBroker>>,
+}
+
+/// A message that a member holds.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InFlightItem {
+    /// Id of the message.
+    pub message_id: Option<String>,
+    /// Topic, queue and offset are those of the first store.
+    pub topic: String,
+    /// Queue.
+    pub queue: QueueRef,
+    /// Offset there.
+    pub offset: i64,
+    /// 1 for the first delivery.
+    pub attempt: u32,
+    /// Who holds it, as in members; null for one without a name.
+    pub client: Option<String>,
+    /// API key; null without authentication.
+    pub key_id: Option<String>,
+    /// Null: a lease does not say through which gateway it was given.
+    pub gateway: Option<String>,
+    /// When it was given.
+    #[schema(format = DateTime)]
+    pub delivered_at: String,
+    /// Nobody else is given it until then.
+    #[schema(format = DateTime)]
+    pub invisible_until: String,
+}
+
+/// Which messages are released.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(example = json!({"selection": {"filter": {"client": "w-1", "olderThan": "5m"}}}))]
+pub struct ReleaseRequest {
+    /// `all` or `filter`.
+    pub selection: ReleaseSelection,
+}
+
+/// One of the two.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct ReleaseSelection {
+    /// All that members hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub all: Option<bool>,
+    /// At least one field; all that are given must hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter: Option<ReleaseFilter>,
+}
+
+/// Which messages in flight.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReleaseFilter {
+    /// Of this topic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
+    /// With this key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Held by this member.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// Delivered so long ago, or longer; 0s–12h.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub older_than: Option<String>,
+}
+
+/// What a release did.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct ReleaseAnswer {
+    /// Visible now, the attempt counted.
+    pub released: i64,
+    /// Settled or put back meanwhile.
+    pub gone: i64,
+    /// Their broker did not answer: they may be released.
+    pub unknown: i64,
+    /// There are more: call again.
+    pub more: bool,
+    /// Brokers that could not be asked; null where none.
+    pub partial: Option<Vec<PartialBroker>>,
+}
+
 /// How far a group is, queue by queue.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

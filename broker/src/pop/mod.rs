@@ -33,6 +33,7 @@ mod cold;
 mod engine;
 mod handle_pop;
 mod handle_settle;
+mod in_flight;
 mod numbers;
 mod peek;
 mod position;
@@ -51,6 +52,7 @@ pub(crate) use handle_pop::{notify, polling_info, pop};
 #[cfg(feature = "fuzzing")]
 pub(crate) use handle_settle::read_batch_ack;
 pub(crate) use handle_settle::{ack, batch_ack, change_invisible, settle};
+pub(crate) use in_flight::list_in_flight;
 pub(crate) use names::{is_retry_of, parse_retry_v2};
 pub(crate) use peek::peek;
 pub(crate) use position::{Start, set_position, start_at};

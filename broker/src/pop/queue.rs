@@ -85,6 +85,13 @@ impl QueueState {
             .map(|(&offset, lease)| (offset, lease))
     }
 
+    /// The same from an offset on.
+    pub(super) fn in_flight_from(&self, from: u64) -> impl Iterator<Item = (u64, &Lease)> {
+        self.in_flight
+            .range(from..)
+            .map(|(&offset, lease)| (offset, lease))
+    }
+
     /// Messages in flight, waiting ones included.
     pub fn in_flight_len(&self) -> usize {
         self.in_flight.len()

@@ -210,7 +210,7 @@ fn drop_one(
     Ok(())
 }
 
-fn read(
+pub(super) fn read(
     broker: &Broker,
     topic: &str,
     queue_id: i32,

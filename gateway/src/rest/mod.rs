@@ -8,6 +8,7 @@ mod fuzzing;
 mod group_document;
 mod group_spec;
 pub mod groups;
+pub mod in_flight;
 mod labels;
 pub mod members;
 pub mod messages;
@@ -41,5 +42,6 @@ pub(crate) fn router() -> Router<AppState> {
         .merge(dead_letters::router())
         .merge(peek::router())
         .merge(members::router())
+        .merge(in_flight::router())
         .merge(planned::router())
 }

@@ -34,8 +34,6 @@ pub(crate) const PLANNED: &[(&str, &[MethodFilter])] = &[
     ("/v1/ns/{ns}/topics/{topic}/purge", &[POST]),
     ("/v1/ns/{ns}/overview", &[GET]),
     ("/v1/ns/{ns}/groups/{group}/events", &[GET]),
-    ("/v1/ns/{ns}/groups/{group}/inflight", &[GET]),
-    ("/v1/ns/{ns}/groups/{group}/inflight/release", &[POST]),
     ("/v1/ns/{ns}/groups/{group}/retries", &[GET]),
     ("/v1/ns/{ns}/groups/{group}/retries/deliver-now", &[POST]),
     ("/v1/ns/{ns}/groups/{group}/retries/dead-letter", &[POST]),

@@ -6,6 +6,7 @@ pub mod consumer;
 mod dead_letters;
 mod decode;
 mod groups;
+mod in_flight;
 mod inflating;
 pub mod mapping;
 mod members;
@@ -28,6 +29,7 @@ pub use consumer::{
 };
 pub use dead_letters::{DeadLetter, DeadPage};
 pub(crate) use decode::Content;
+pub use in_flight::{Holds, InFlightPage, Released};
 pub use members::{Member, MembersPage};
 pub use peek::{PeekPage, Peeked};
 pub use presence::Presence;

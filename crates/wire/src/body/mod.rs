@@ -12,6 +12,7 @@ pub mod data_version;
 pub mod gantry;
 pub mod group;
 pub mod heartbeat;
+pub mod in_flight;
 pub mod inspect;
 pub mod list;
 pub mod lock;

@@ -163,6 +163,7 @@ codes! {
         DeleteSubscription = 900006 "DELETE_SUBSCRIPTION",
         GroupLag = 900007 "GROUP_LAG",
         GroupMembers = 900008 "GROUP_MEMBERS",
+        InFlight = 900009 "IN_FLIGHT",
         Settle = 900010 "SETTLE",
         ListConfig = 900011 "LIST_CONFIG",
         FetchConfig = 900012 "FETCH_CONFIG",

@@ -88,10 +88,14 @@ pub fn delay_offsets(json: &[u8]) {
         return;
     };
     let written = file.to_json();
-    match wire::json::from_slice::<DelayFile>(&written) {
-        Ok(again) => assert_eq!(shown(&again.to_json()), shown(&written)),
-        Err(error) => panic!("{error}: {}", shown(&written)),
-    }
+    let again = wire::json::from_slice::<DelayFile>(&written);
+    let again = again.map(|file| file.to_json());
+    assert_eq!(
+        again.ok().as_deref(),
+        Some(&*written),
+        "{}",
+        shown(&written)
+    );
 }
 
 /// The file `config/gantry.json`.

@@ -1,4 +1,5 @@
 //! What documents and lists of topics and groups hold.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 mod support;
 

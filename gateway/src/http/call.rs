@@ -225,7 +225,7 @@ impl Call {
     /// The caller as a member of a group.
     ///
     /// # Errors
-    /// As [`Call::client`].
+    /// `invalid_field` for a label (`Mq-Client`) of more than 64 characters or with control characters.
     pub fn member(&self) -> Result<Member, ApiError> {
         Ok(Member {
             label: self.client()?,

@@ -85,6 +85,11 @@ impl Removed {
         self.closings.load(Ordering::Acquire) > 0 && self.closing.read().contains_key(topic)
     }
 
+    /// True while the removal of `topic` is under way, and where it was removed when the log had got to `end` or later.
+    pub(crate) fn closes_since(&self, topic: &str, end: u64) -> bool {
+        self.is_closing(topic) || self.before(topic).is_some_and(|position| position >= end)
+    }
+
     /// Unchanged between two calls: no removal has begun between them. One that began before the
     /// first is still under way then, or over.
     pub(crate) fn begun(&self) -> u64 {

@@ -204,15 +204,15 @@ impl Store {
         check_size(records.len() as u64, room)?;
         let (topic, queue_id) = (first.fields.topic, first.fields.queue_id);
         let place = Place::of(first.fields.sys_flag);
-        let removals = shared.removed.begun();
+        let (removals, end) = (shared.removed.begun(), shared.log.marks().appended());
         if shared.removed.is_closing(topic) {
             return Err(StoreError::Busy);
         }
         let queue = shared.queues.get_or_make(topic, queue_id);
-        // A removal that took its queues before this one was looked up is seen here, also when it is
-        // over; one that takes them from now on is seen under the put lock. So nothing lands in the
-        // topic that comes after.
-        if shared.removed.begun() != removals {
+        // A removal of the topic that took its queues before this one was looked up is seen here, also
+        // when it is over; one that takes them from now on is seen under the put lock. So nothing lands
+        // in the topic that comes after.
+        if shared.removed.begun() != removals && shared.removed.closes_since(topic, end) {
             return Err(StoreError::Busy);
         }
         let appended = shared

@@ -9,6 +9,7 @@
 mod support;
 
 use clock::ManualClock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use store::disk::sim::SimDisk;
 use store::{FlushPolicy, QueueOffset, Store, StoreError, StoreOptions, Workers};
@@ -256,4 +257,30 @@ fn removals_of_a_topic_nest_and_survive_a_panic() {
     }));
     assert!(caught.is_err());
     assert_eq!(append().unwrap().queue_offset, QueueOffset::new(1));
+}
+
+/// Appends are refused for a removal of their own topic alone.
+#[test]
+fn removals_of_other_topics_refuse_nothing() {
+    let disk = SimDisk::new(1);
+    let store = open(&disk, options());
+    let done = AtomicBool::new(false);
+    let refused = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let nothing = || Ok::<_, StoreError>(false);
+                store.remove_topic_after("other", nothing).unwrap();
+            }
+        });
+        let refused = (0..20_000).filter(|number| {
+            if number % 16 == 0 {
+                settle(&store);
+            }
+            store.append(&draft("t", 0, b"x")).is_err()
+        });
+        let refused = refused.count();
+        done.store(true, Ordering::Relaxed);
+        refused
+    });
+    assert_eq!(refused, 0);
 }

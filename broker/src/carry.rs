@@ -60,8 +60,11 @@ pub(crate) struct State {
 
 #[derive(Debug, Default)]
 struct Tables {
+    begun_at: Option<u64>,
     hidden: BTreeMap<Queue, u64>,
     kept: BTreeMap<(String, i32, u64), u64>,
+    /// The file lacks what a topic took with it.
+    unsaved: bool,
 }
 
 /// The copies that count in place of their originals.
@@ -92,6 +95,7 @@ impl Carry {
         };
         let state = carry.read_file(store)?;
         let mut tables = carry.tables.lock();
+        tables.begun_at = state.begun_at;
         for (topic, queue_id, to) in state.hidden {
             tables.hidden.insert((topic, queue_id), to);
         }
@@ -101,10 +105,13 @@ impl Carry {
         if let Some(from) = state.begun_at {
             for (at, record) in store.scan(PhysicalOffset::new(from)) {
                 if let Ok(view) = RecordView::parse(&record) {
-                    carry.note(&mut tables, at.get(), &view);
+                    carry.note(&mut tables, store, at, &view);
                 }
             }
         }
+        tables
+            .hidden
+            .retain(|queue, to| is_as_long(store, queue, *to));
         for ((topic, queue_id), to) in &tables.hidden {
             store.hide_before(topic, *queue_id, QueueOffset::new(*to));
         }
@@ -127,10 +134,13 @@ impl Carry {
         })
     }
 
-    fn note(&self, tables: &mut Tables, at: u64, view: &RecordView<'_>) {
+    fn note(&self, tables: &mut Tables, store: &Store, at: PhysicalOffset, view: &RecordView<'_>) {
         let Some((topic, queue_id, offset)) = view.property(CARRIED).and_then(parse_mark) else {
             return;
         };
+        if store.was_removed(topic, at) {
+            return;
+        }
         if view.topic == topic && view.queue_id == queue_id {
             let to = tables
                 .hidden
@@ -138,7 +148,9 @@ impl Carry {
                 .or_default();
             *to = (*to).max(offset.saturating_add(1));
         } else if view.topic == self.log_topic && view.tags() == Some(TAG_KEPT) {
-            tables.kept.insert((topic.to_owned(), queue_id, offset), at);
+            tables
+                .kept
+                .insert((topic.to_owned(), queue_id, offset), at.get());
         }
     }
 
@@ -164,12 +176,35 @@ impl Carry {
         Some(copy.slice_ref(body))
     }
 
-    /// Writes what must be known at the next start. Blocks on the disk.
-    fn save(&self, begun_at: Option<u64>) -> Result<(), BrokerError> {
-        self.file.try_write(|| {
-            let tables = self.tables.lock();
+    /// Forgets a topic that is being deleted: the positions of one that is made anew are others. On the disk when it
+    /// returns.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub(crate) fn forget(&self, store: &Store, topic: &str) -> Result<(), BrokerError> {
+        let mut tables = self.tables.lock();
+        let before = tables.hidden.len() + tables.kept.len();
+        tables.hidden.retain(|(name, _), _| name != topic);
+        tables.kept.retain(|(name, _, _), _| name != topic);
+        tables.unsaved |= tables.hidden.len() + tables.kept.len() < before;
+        let unsaved = tables.unsaved;
+        drop(tables);
+        if unsaved { self.save(store) } else { Ok(()) }
+    }
+
+    /// A round was begun at this log position, or has ended. On the disk when it returns.
+    fn set_begun(&self, store: &Store, begun_at: Option<u64>) -> Result<(), BrokerError> {
+        self.tables.lock().begun_at = begun_at;
+        self.save(store)
+    }
+
+    /// Writes what must be known at the next start, once what was put again is on the disk. Blocks on the disk.
+    fn save(&self, store: &Store) -> Result<(), BrokerError> {
+        let saved = self.file.try_write(|| {
+            let mut tables = self.tables.lock();
+            tables.unsaved = false;
             let state = State {
-                begun_at,
+                begun_at: tables.begun_at,
                 hidden: tables
                     .hidden
                     .iter()
@@ -181,16 +216,22 @@ impl Carry {
                     .map(|((topic, id, offset), at)| (topic.clone(), *id, *offset, *at))
                     .collect(),
             };
+            drop(tables);
+            pop::wait_flushed(store, store.written())?;
             serde_json::to_vec(&state).map_err(|error| BrokerError::Persist(error.to_string()))
-        })
+        });
+        if saved.is_err() {
+            self.tables.lock().unsaved = true;
+        }
+        saved
     }
 
     /// Forgets what no longer has an original, or nobody needs any more.
     fn prune(&self, store: &Store, needed: &pop::InFlight) {
         let mut tables = self.tables.lock();
-        tables
-            .hidden
-            .retain(|(topic, id), to| store.first_stored(topic, *id).get() < *to);
+        tables.hidden.retain(|queue, to| {
+            store.first_stored(&queue.0, queue.1).get() < *to && is_as_long(store, queue, *to)
+        });
         tables.kept.retain(|(topic, id, offset), _| {
             needed
                 .get(&(topic.clone(), *id))
@@ -202,6 +243,11 @@ impl Carry {
         let tables = self.tables.lock();
         tables.hidden.is_empty() && tables.kept.is_empty()
     }
+}
+
+/// Whether the queue ever got to position `to`. One that did not belongs to a topic that was made anew, or is gone.
+fn is_as_long(store: &Store, (topic, queue_id): &Queue, to: u64) -> bool {
+    to <= store.queue(topic, *queue_id).max.get()
 }
 
 pub(crate) fn mark(topic: &str, queue_id: i32, offset: u64) -> String {
@@ -224,17 +270,21 @@ pub(crate) fn delete_before(
     border: PhysicalOffset,
 ) -> Result<Cleaned, BrokerError> {
     let carry = &broker.carry;
-    // What an earlier round that failed has put again must be there before it is said to be.
-    let begun_at = broker.store.written();
-    pop::wait_flushed(&broker.store, begun_at)?;
-    carry.save(Some(begun_at.get()))?;
+    carry.set_begun(&broker.store, Some(broker.store.written().get()))?;
     crate::delay::carry(broker, border)?;
     let carried = |topic: &str| names::is_retry(topic) || names::is_dlq(topic);
     let queues = broker.store.topics().into_iter();
     for (topic, queue_id) in queues.filter(|(topic, _)| carried(topic)) {
+        let Some(source) = Source::of(broker, &topic, queue_id) else {
+            continue;
+        };
         let to = broker.store.position_from(&topic, queue_id, border)?;
         if to > broker.store.first_stored(&topic, queue_id) {
-            carry_queue(broker, &topic, queue_id, to.get())?;
+            match carry_queue(broker, source, to.get()) {
+                // Deleted meanwhile. What one of the same name holds came after these files.
+                Err(_) if !source.is_there(broker) => {}
+                done => done?,
+            }
         }
     }
     let Some(retiring) = broker.store.retire(border)? else {
@@ -256,25 +306,23 @@ pub(crate) fn delete_before(
     broker.pop.save(&broker.store)?;
     broker.pop.save(&broker.store)?;
     carry.prune(&broker.store, &needed);
-    carry.save(None)?;
+    carry.set_begun(&broker.store, None)?;
     let cleaned = retiring.remove()?;
     carry.prune(&broker.store, &needed);
     if carry.is_empty() {
-        carry.save(None)?;
+        carry.save(&broker.store)?;
     }
     Ok(cleaned)
 }
 
 /// Puts the unread retries or the kept dead letters of a queue before position `to` again.
-fn carry_queue(
-    broker: &Arc<Broker>,
-    topic: &str,
-    queue_id: i32,
-    to: u64,
-) -> Result<(), BrokerError> {
+fn carry_queue(broker: &Arc<Broker>, source: Source<'_>, to: u64) -> Result<(), BrokerError> {
+    let Source {
+        topic, queue_id, ..
+    } = source;
     if let Some(group) = group_of_retry(broker, topic) {
         let stays = |view: &RecordView<'_>| !pop::is_void_retry(broker, &group, topic, view);
-        return pop::carry_unread(broker, &group, topic, queue_id, to, stays);
+        return pop::carry_unread(broker, &group, source, to, stays);
     }
     let Some(config) = topic
         .strip_prefix(names::DLQ_PREFIX)
@@ -290,7 +338,7 @@ fn carry_queue(
     let stays = |view: &RecordView<'_>| dead_at_ms(view).saturating_add(kept_ms) > now_ms;
     let mut from = broker.store.queue(topic, queue_id).min.get();
     while from < to {
-        let part = Part::read(&broker.store, topic, queue_id, from, to)?;
+        let part = Part::read(&broker.store, source, from, to)?;
         part.put_again(broker, from, stays)?;
         from = part.end;
     }
@@ -318,13 +366,52 @@ fn dead_at_ms(view: &RecordView<'_>) -> u64 {
     said.unwrap_or_else(|| u64::try_from(view.store_ts_ms).unwrap_or(0))
 }
 
-/// Messages of a queue, read to be put again in the same queue.
-#[derive(Debug)]
-pub(crate) struct Part<'a> {
+/// A queue whose messages are put again: not that of a topic of the same name that is made after it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source<'a> {
     /// Topic of the queue.
     pub(crate) topic: &'a str,
     /// Id of the queue.
     pub(crate) queue_id: i32,
+    epoch: u64,
+}
+
+impl<'a> Source<'a> {
+    /// A queue of the topic as it is now; `None` without such a topic.
+    pub(crate) fn of(broker: &Broker, topic: &'a str, queue_id: i32) -> Option<Self> {
+        let epoch = broker.topics.get(topic)?.epoch();
+        Some(Self {
+            topic,
+            queue_id,
+            epoch,
+        })
+    }
+
+    fn is_there(&self, broker: &Broker) -> bool {
+        let known = broker.topics.get(self.topic);
+        known.is_some_and(|known| known.epoch() == self.epoch)
+    }
+
+    /// Whether to go on with it.
+    ///
+    /// # Errors
+    /// Its topic was deleted, or the broker stops.
+    pub(crate) fn check(&self, broker: &Broker) -> Result<(), BrokerError> {
+        if broker.stopping.is_cancelled() {
+            return Err(BrokerError::Stopping);
+        }
+        if !self.is_there(broker) {
+            return Err(BrokerError::NoTopic(names::shorten(self.topic)));
+        }
+        Ok(())
+    }
+}
+
+/// Messages of a queue, read to be put again in the same queue.
+#[derive(Debug)]
+pub(crate) struct Part<'a> {
+    /// The queue.
+    pub(crate) source: Source<'a>,
     /// Position of the first that was asked for.
     pub(crate) from: u64,
     /// Position after the last.
@@ -339,14 +426,15 @@ impl<'a> Part<'a> {
     /// The store's.
     pub(crate) fn read(
         store: &Store,
-        topic: &'a str,
-        queue_id: i32,
+        source: Source<'a>,
         from: u64,
         to: u64,
     ) -> Result<Self, BrokerError> {
+        let Source {
+            topic, queue_id, ..
+        } = source;
         let mut part = Part {
-            topic,
-            queue_id,
+            source,
             from,
             end: to,
             records: Vec::new(),
@@ -373,7 +461,7 @@ impl<'a> Part<'a> {
     /// Puts those from position `from` on that `stays` again, and hides the originals.
     ///
     /// # Errors
-    /// The store's: those that were put again before are hidden.
+    /// The store's, the topic was deleted, or the broker stops: those that were put again before are hidden.
     pub(crate) fn put_again(
         &self,
         broker: &Broker,
@@ -384,19 +472,28 @@ impl<'a> Part<'a> {
             let offset = entry.queue_offset.get();
             let view = RecordView::parse(record)?;
             if offset >= from && stays(&view) {
+                self.source.check(broker)?;
                 copy(broker, entry, &view)?;
-                self.hide(broker, offset + 1);
+                self.hide(broker, offset + 1)?;
             }
         }
-        self.hide(broker, self.end);
-        Ok(())
+        self.hide(broker, self.end)
     }
 
-    fn hide(&self, broker: &Broker, before: u64) {
-        let queue = (self.topic.to_owned(), self.queue_id);
-        broker.carry.tables.lock().hidden.insert(queue, before);
-        let before = QueueOffset::new(before);
-        broker.store.hide_before(self.topic, self.queue_id, before);
+    fn hide(&self, broker: &Broker, before: u64) -> Result<(), BrokerError> {
+        let Source {
+            topic, queue_id, ..
+        } = self.source;
+        // Who deletes the topic takes it out of the table of topics first, and out of this one then.
+        let mut tables = broker.carry.tables.lock();
+        if !self.source.is_there(broker) {
+            return Err(BrokerError::NoTopic(names::shorten(topic)));
+        }
+        tables.hidden.insert((topic.to_owned(), queue_id), before);
+        broker
+            .store
+            .hide_before(topic, queue_id, QueueOffset::new(before));
+        Ok(())
     }
 }
 
@@ -512,5 +609,59 @@ fn keep(
             Ok(())
         }
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Running;
+    use crate::test_broker::{append, dispatched, start_at};
+    use crate::topic::{PERM_READ_WRITE, TopicConfig};
+    use store::disk::sim::SimDisk;
+
+    const TOPIC: &str = "%RETRY%g+t";
+
+    fn make(running: &Running) {
+        let retries = TopicConfig::new(TOPIC, 1, PERM_READ_WRITE);
+        running.broker.ensure_topic(retries).unwrap();
+    }
+
+    fn range(running: &Running) -> (u64, u64) {
+        let range = running.broker.store.queue(TOPIC, 0);
+        (range.min.get(), range.max.get())
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_topic_made_anew_shows_all_its_messages_after_a_start() {
+        let disk = SimDisk::new(1);
+        let running = start_at(&disk).await;
+        let broker = &running.broker;
+        make(&running);
+        append(broker, TOPIC, 3).await;
+        let begun_at = Some(broker.store.written().get());
+        broker.carry.set_begun(&broker.store, begun_at).unwrap();
+        let source = Source::of(broker, TOPIC, 0).unwrap();
+        pop::carry_unread(broker, "g", source, 3, |_| true).unwrap();
+        dispatched(broker).await;
+        broker.carry.save(&broker.store).unwrap();
+        assert_eq!(range(&running), (3, 6));
+        crate::handlers::topic::remove(broker, TOPIC).unwrap();
+        make(&running);
+        append(broker, TOPIC, 5).await;
+        running.stop().await.unwrap();
+
+        let running = start_at(&disk).await;
+        assert_eq!(range(&running), (0, 5));
+        // What an earlier version left in the file.
+        let carry = &running.broker.carry;
+        let queue = |topic: &str| (topic.to_owned(), 0);
+        carry.tables.lock().hidden = [(queue(TOPIC), 9), (queue("gone"), 1)].into();
+        carry.save(&running.broker.store).unwrap();
+        running.stop().await.unwrap();
+        let running = start_at(&disk).await;
+        assert_eq!(range(&running), (0, 5));
+        assert_eq!(running.broker.carry.hidden(), []);
+        running.stop().await.unwrap();
     }
 }

@@ -20,6 +20,15 @@ pub(crate) async fn start() -> Running {
 
 /// The same with settings of its own.
 pub(crate) async fn start_with(change: impl FnOnce(&mut Config)) -> Running {
+    start_both(&SimDisk::new(1), change).await
+}
+
+/// One on this disk.
+pub(crate) async fn start_at(disk: &SimDisk) -> Running {
+    start_both(disk, |_| {}).await
+}
+
+async fn start_both(disk: &SimDisk, change: impl FnOnce(&mut Config)) -> Running {
     let mut config = Config {
         data: PathBuf::from("/data"),
         listen: "127.0.0.1:0".parse().unwrap(),
@@ -31,7 +40,7 @@ pub(crate) async fn start_with(change: impl FnOnce(&mut Config)) -> Running {
     };
     change(&mut config);
     let context = Context::quiet(Arc::new(SystemClock::new()));
-    start_on(config, &context, Arc::new(SimDisk::new(1)))
+    start_on(config, &context, Arc::new(disk.clone()))
         .await
         .unwrap()
 }

@@ -345,6 +345,7 @@ fn forget(broker: &Arc<Broker>, topic: &str) -> Result<(), BrokerError> {
     broker.stats.forget_topic(topic);
     broker.offsets.remove_topic(topic);
     broker.topic_removed(topic)?;
+    broker.carry.forget(&broker.store, topic)?;
     broker.save_offsets()
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use wire::message::record::RecordView;
 
 use crate::broker::Broker;
-use crate::carry::Part;
+use crate::carry::{Part, Source};
 use crate::error::BrokerError;
 
 use super::position::{mirror, reconcile};
@@ -34,21 +34,25 @@ pub(crate) fn in_flight(broker: &Broker) -> InFlight {
 /// A part at a time, read while nobody is kept from the queue: its messages may be cold.
 ///
 /// # Errors
-/// The store's: the group then stands before what was not put again.
+/// The store's, the topic was deleted, or the broker stops: the group then stands before what was not put again.
 pub(crate) fn carry_unread(
     broker: &Broker,
     group: &str,
-    topic: &str,
-    queue_id: i32,
+    source: Source<'_>,
     to: u64,
     stays: impl Fn(&RecordView<'_>) -> bool,
 ) -> Result<(), BrokerError> {
+    let mut last = None;
     loop {
-        let from = unread_from(broker, group, topic, queue_id)?;
+        source.check(broker)?;
+        let from = unread_from(broker, group, source.topic, source.queue_id)?;
         if from >= to {
             return Ok(());
         }
-        let part = Part::read(&broker.store, topic, queue_id, from, to)?;
+        if last.replace(from) == Some(from) {
+            return Err(BrokerError::Busy("a group is moved back in its retries"));
+        }
+        let part = Part::read(&broker.store, source, from, to)?;
         put_again(broker, group, &part, &stays)?;
     }
 }
@@ -82,7 +86,7 @@ fn put_again(
     part: &Part<'_>,
     stays: impl Fn(&RecordView<'_>) -> bool,
 ) -> Result<(), BrokerError> {
-    let (topic, queue_id) = (part.topic, part.queue_id);
+    let (topic, queue_id) = (part.source.topic, part.source.queue_id);
     let min = || broker.store.queue(topic, queue_id).min.get();
     if let Some(slot) = broker.pop.table.get(group, topic, queue_id)
         && let Some(mut locked) = slot.lock()
@@ -155,10 +159,11 @@ mod tests {
         };
         let retries = TopicConfig::new(TOPIC, 1, PERM_READ_WRITE);
         broker.topics.ensure(retries, 1).unwrap();
+        let source = Source::of(broker, TOPIC, 0).unwrap();
         append(broker, TOPIC, 5).await;
         let slot = open_slot(broker, "g", TOPIC, 0, Start::Earliest, 1).unwrap();
 
-        let part = Part::read(&broker.store, TOPIC, 0, 0, 4).unwrap();
+        let part = Part::read(&broker.store, source, 0, 4).unwrap();
         assert_eq!(part.end, 4);
         slot.lock().unwrap().skip_to(2);
         put_again(broker, "g", &part, |_| true).unwrap();
@@ -166,7 +171,7 @@ mod tests {
         assert_eq!(range(), (4, 7), "two of five were read meanwhile");
         assert_eq!(unread_from(broker, "g", TOPIC, 0).unwrap(), 4);
 
-        let part = Part::read(&broker.store, TOPIC, 0, 5, 7).unwrap();
+        let part = Part::read(&broker.store, source, 5, 7).unwrap();
         let mut locked = slot.lock().unwrap();
         move_to(broker, &slot, &mut locked, 4, false).unwrap();
         drop(locked);
@@ -178,10 +183,48 @@ mod tests {
             "moved back: what lies between was not read"
         );
 
-        carry_unread(broker, "g", TOPIC, 0, 7, |_| true).unwrap();
+        carry_unread(broker, "g", source, 7, |_| true).unwrap();
         dispatched(broker).await;
         assert_eq!(range(), (7, 10));
         assert_eq!(unread_from(broker, "g", TOPIC, 0).unwrap(), 7);
+        running.stop().await.unwrap();
+    }
+
+    /// Of a topic that is deleted, and made anew, in the middle of a round nothing is put again, and nothing of the new
+    /// one is hidden.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_topic_that_goes_in_a_round_is_let_go_and_the_one_after_it_kept_whole() {
+        let running = start().await;
+        let broker = &running.broker;
+        let make = |now_ms| {
+            let retries = TopicConfig::new(TOPIC, 1, PERM_READ_WRITE);
+            broker.topics.ensure(retries, now_ms).unwrap();
+        };
+        let range = || {
+            let range = broker.store.queue(TOPIC, 0);
+            (range.min.get(), range.max.get())
+        };
+        make(1);
+        let source = Source::of(broker, TOPIC, 0).unwrap();
+        append(broker, TOPIC, 5).await;
+        let part = Part::read(&broker.store, source, 0, 4).unwrap();
+        let is_let_go = || {
+            let carried = carry_unread(broker, "g", source, 4, |_| true);
+            let put = put_again(broker, "g", &part, |_| true);
+            matches!(carried, Err(BrokerError::NoTopic(_)))
+                && matches!(put, Err(BrokerError::NoTopic(_)))
+        };
+
+        crate::handlers::topic::remove(broker, TOPIC).unwrap();
+        assert!(is_let_go(), "deleted");
+        make(2);
+        append(broker, TOPIC, 2).await;
+        assert!(is_let_go(), "made anew");
+        append(broker, TOPIC, 4).await;
+        assert!(is_let_go(), "and longer than it was");
+        dispatched(broker).await;
+        assert_eq!(range(), (0, 6));
+        assert!(broker.carry.hidden().is_empty());
         running.stop().await.unwrap();
     }
 }

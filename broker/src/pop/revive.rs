@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use store::{MessageDraft, PhysicalOffset, QueueOffset};
+use store::{MessageDraft, PhysicalOffset, QueueEntry, QueueOffset};
 use wire::message::id::parse_offset_msg_id;
 use wire::message::properties::names as property;
 use wire::message::record::RecordView;
@@ -216,17 +216,20 @@ pub(super) fn read(
     queue_id: i32,
     offset: u64,
 ) -> Result<Option<Bytes>, BrokerError> {
-    let entries = broker
-        .store
-        .entries(topic, queue_id, QueueOffset::new(offset), 1)?;
-    match entries
-        .first()
-        .filter(|entry| entry.queue_offset.get() == offset)
-    {
-        Some(entry) => Ok(broker.store.record(entry.physical_offset, entry.size)?),
-        // Its log file is gone: the retention keeps a copy while a lease lasts.
-        None => Ok(broker.carry.kept(&broker.store, topic, queue_id, offset)),
+    let (store, at) = (&broker.store, QueueOffset::new(offset));
+    let record = |entries: Vec<QueueEntry>| match entries.first() {
+        Some(entry) if entry.queue_offset == at => store.record(entry.physical_offset, entry.size),
+        _ => Ok(None),
+    };
+    if let Some(shown) = record(store.entries(topic, queue_id, at, 1)?)? {
+        return Ok(Some(shown));
     }
+    // Its log file is about to go, or is gone: the retention hides it first, then keeps a copy while the lease lasts, then
+    // removes it. Looked for in that order, it is missed nowhere.
+    if let Some(hidden) = record(store.entries_with_hidden(topic, queue_id, at, 1)?)? {
+        return Ok(Some(hidden));
+    }
+    Ok(broker.carry.kept(store, topic, queue_id, offset))
 }
 
 /// Where a retry goes: while pulling members have the group, to the topic in which they read retries. One that names no
@@ -302,8 +305,55 @@ fn ensure_target(broker: &Arc<Broker>, group: &str, topic: &str) -> Result<(), B
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::position::Start;
     use super::*;
-    use crate::test_broker::start;
+    use crate::filter::Filter;
+    use crate::test_broker::{append, dispatched, start};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_lease_that_ends_while_its_message_is_hidden_puts_it_back() {
+        let running = start().await;
+        let broker = &running.broker;
+        broker
+            .ensure_topic(TopicConfig::new("T", 1, PERM_READ_WRITE))
+            .unwrap();
+        let group = broker.ensure_group("g").unwrap();
+        let rules = broker.pop.rules.of(&group);
+        append(broker, "T", 1).await;
+        let ask = sweep::Ask {
+            group: "g".into(),
+            topic: "T".into(),
+            queue_id: -1,
+            messages: 1,
+            bytes: 1 << 20,
+            invisible_ms: 60_000,
+            filter: Arc::new(Filter::All),
+            start: Start::Earliest,
+            rules: rules.clone(),
+            member: None,
+            member_limit: 0,
+        };
+        let swept = sweep::lease(broker, &ask, scan::Reach::Disk, false).unwrap();
+        let slot = broker.pop.table.get("g", "T", 0).unwrap();
+        let held: BTreeMap<u64, Lease> = {
+            let locked = slot.lock().unwrap();
+            let held = locked.state().in_flight();
+            held.map(|(offset, lease)| (offset, lease.clone()))
+                .collect()
+        };
+        assert_eq!((swept.leased.len(), held.len()), (1, 1));
+        // As the retention does before it keeps what is leased.
+        broker.store.hide_before("T", 0, QueueOffset::new(1));
+        for (offset, lease) in held {
+            put_one_back(broker, &slot, &rules, offset, &lease, lease.visible_at_ms).unwrap();
+        }
+        dispatched(broker).await;
+        assert_eq!(broker.pop.numbers.dropped.get(), 0, "lost");
+        assert_eq!(broker.store.queue("%RETRY%g+T", 0).max.get(), 1);
+        running.stop().await.unwrap();
+    }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_retry_topic_is_in_the_file_of_its_table_before_it_is_written_to() {

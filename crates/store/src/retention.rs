@@ -215,6 +215,13 @@ impl Store {
         }
     }
 
+    /// Whether the topic of a record at `at` was removed after it was stored: what it says of a queue is not of the one
+    /// there is.
+    #[must_use]
+    pub fn was_removed(&self, topic: &str, at: PhysicalOffset) -> bool {
+        self.shared.removed.hides(topic, at.get())
+    }
+
     /// How full the disk of the data directory is.
     ///
     /// # Errors

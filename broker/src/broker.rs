@@ -240,14 +240,15 @@ impl Broker {
             .block_on(self.registration.wait_synced(sequence, REGISTER_WAIT));
     }
 
-    /// The group, created where that is allowed. Blocks on the disk when it creates.
+    /// The group, created where that is allowed. Blocks on the disk when its file does not have it.
     ///
     /// # Errors
     /// No such group and not to be created, a bad name, a full table, or the table cannot be written.
     pub(crate) fn ensure_group(&self, group: &str) -> Result<Arc<GroupConfig>, BrokerError> {
-        if let Some(known) = self.groups.get(group)
-            && !self.groups.is_unsaved(group)
-        {
+        if let Some(known) = self.groups.get(group) {
+            if self.groups.is_unsaved(group) {
+                self.save_groups()?;
+            }
             return Ok(known);
         }
         if !self.live.create_groups() && !names::is_system_group(group) {

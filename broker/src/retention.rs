@@ -31,6 +31,8 @@ use crate::settings::Key;
 const FILES_MAX: usize = 10;
 /// `retention.hour` that stands for any.
 pub(crate) const ANY_HOUR: u64 = 24;
+/// Longest wait of a requested round for one that is under way.
+const ROUND_WAIT: Duration = Duration::from_secs(1);
 /// Milliseconds of an hour.
 const HOUR_MS: u64 = 3_600_000;
 
@@ -163,13 +165,13 @@ fn by_age(broker: &Arc<Broker>, used: f64) -> Result<(), BrokerError> {
     older(broker)
 }
 
-/// Deletes log files older than the retention time, whatever the hour, after a round that is under way. Blocks on the
-/// disk.
+/// Deletes log files older than the retention time, whatever the hour. Blocks on the disk.
 ///
 /// # Errors
-/// The store's; what is not deleted now is with the next round.
+/// Busy where a round that is under way takes long; the store's. What is not deleted now is with the next round.
 pub(crate) fn expired(broker: &Arc<Broker>) -> Result<(), BrokerError> {
-    let _alone = broker.retention.alone.lock();
+    let alone = broker.retention.alone.try_lock_for(ROUND_WAIT);
+    let _alone = alone.ok_or(BrokerError::Busy("old log files are being deleted already"))?;
     older(broker)
 }
 
@@ -239,4 +241,25 @@ fn delete(broker: &Arc<Broker>, border: PhysicalOffset) -> Result<Cleaned, Broke
     broker.retention.files.inc_by(cleaned.files);
     broker.retention.bytes.inc_by(cleaned.bytes);
     Ok(cleaned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_broker::start;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_requested_round_does_not_wait_for_the_end_of_a_long_one() {
+        let running = start().await;
+        let owner = running.broker.clone();
+        let long = owner.retention.alone.lock();
+        let asked = running.broker.clone();
+        let asked = std::thread::spawn(move || expired(&asked));
+        let asked = asked.join().unwrap();
+        drop(long);
+        assert!(matches!(asked, Err(BrokerError::Busy(_))), "{asked:?}");
+        expired(&running.broker).unwrap();
+        drop(owner);
+        running.stop().await.unwrap();
+    }
 }

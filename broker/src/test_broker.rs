@@ -47,6 +47,12 @@ async fn start_both(disk: &SimDisk, change: impl FnOnce(&mut Config)) -> Running
 
 /// Stores messages in queue 0 of a topic, past all checks.
 pub(crate) async fn append(broker: &Broker, topic: &str, count: u64) {
+    put(broker, topic, count);
+    dispatched(broker).await;
+}
+
+/// The same, without waiting until it can be read.
+pub(crate) fn put(broker: &Broker, topic: &str, count: u64) {
     for _ in 0..count {
         let fields = RecordFields {
             topic,
@@ -63,7 +69,6 @@ pub(crate) async fn append(broker: &Broker, topic: &str, count: u64) {
         };
         broker.append(&MessageDraft::from(fields)).unwrap();
     }
-    dispatched(broker).await;
 }
 
 /// Waits until the queues show what was stored.

@@ -137,14 +137,25 @@ async fn what_waits_its_turn_when_the_broker_stops_hears_that() {
         .with_body("{}");
     let (client, addr) = (bench.client.clone(), bench.addr.clone());
     let puts = tokio::spawn(async move { client.invoke(&addr, put, support::SOON).await });
-    let waits = loop {
-        let ask = Command::request(RequestCode::GetAllSubscriptiongroupConfig);
-        let mut call = Box::pin(bench.call(ask));
-        let soon = std::time::Duration::from_millis(500);
-        if tokio::time::timeout(soon, &mut call).await.is_err() {
-            break call;
-        }
+    let is_at_the_disk = || {
+        let files = disk.files().into_iter();
+        let mut tables = files.filter(|(path, _)| path.to_string_lossy().contains("topics.json"));
+        tables.any(|(_, text)| text.windows(3).any(|name| name == b"\"U\""))
     };
+    while !is_at_the_disk() {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    let ask = Command::request(RequestCode::GetAllSubscriptiongroupConfig);
+    let mut waits = std::pin::pin!(bench.call(ask));
+    // What comes on one connection is looked at in order: once this is answered, the other one is in line.
+    let look = Command::request(RequestCode::GetMinOffset)
+        .with_ext("topic", "T")
+        .with_ext("queueId", 0);
+    tokio::select! {
+        biased;
+        answer = &mut waits => panic!("it does not wait: {:?}", answer.remark),
+        _ = bench.ok(look) => {}
+    }
     let stops = tokio::spawn(running.stop());
     let answer = waits.await;
     let reason = answer.ext.get("reason");

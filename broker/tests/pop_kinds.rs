@@ -316,6 +316,31 @@ async fn a_client_that_stopped_popping_is_what_its_heartbeats_say() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_popped_and_is_idle_is_in_nobodys_way() {
+    let bench = ready().await;
+    let puller = Puller::new(&bench);
+    puller.heartbeat().await;
+    puller.pop(0).await;
+    tokio::time::sleep(SILENCE * 3 / 2).await;
+    let busy = bench.call(bench.pop_command("g", "T", 1, 0)).await;
+    assert_eq!(busy.response_code(), ResponseCode::PollingTimeout);
+    // It stays what it was, and pulls only when no lease member is left.
+    assert_eq!(
+        puller.heartbeat().await.response_code(),
+        ResponseCode::Success
+    );
+    is_conflict(&puller.commit("T", 0).await, "m");
+    until("it commits", async || {
+        (puller.commit("T", 0).await.response_code() == ResponseCode::Success).then_some(())
+    })
+    .await;
+    is_conflict(
+        &bench.call(bench.pop_command("g", "T", 1, 0)).await,
+        "puller@1",
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_heartbeat_of_a_client_that_pops_is_refused_while_a_puller_lives() {
     let bench = ready().await;
     let (puller, popper) = (Puller::new(&bench), Puller::new(&bench));

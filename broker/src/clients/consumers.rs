@@ -381,6 +381,23 @@ impl Consumers {
         }
     }
 
+    /// Whether a member has popped and not pulled since.
+    pub(crate) fn has_popped(&self, conn_id: u64, group: &str) -> bool {
+        let inner = self.inner.lock();
+        let group = inner.groups.get(group);
+        let member = group.and_then(|group| group.members.get(&conn_id));
+        member.is_some_and(|member| member.popped.is_some())
+    }
+
+    /// Forgets that a member popped: it pulls from now on.
+    pub(crate) fn forget_pop(&self, conn_id: u64, group: &str) {
+        let mut inner = self.inner.lock();
+        let group = inner.groups.get_mut(group);
+        if let Some(member) = group.and_then(|group| group.members.get_mut(&conn_id)) {
+            member.popped = None;
+        }
+    }
+
     /// Forgets who popped in a group.
     pub(crate) fn forget_pops(&self, group: &str) {
         if let Some(group) = self.inner.lock().groups.get_mut(group) {

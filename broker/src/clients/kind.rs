@@ -78,26 +78,21 @@ impl Broker {
     /// Whether the group has members that pull or push and are alive; `except` one connection.
     pub(crate) fn has_natives(&self, group: &str, except: Option<u64>) -> bool {
         let now = self.clock.monotonic();
-        let native = self.is_native(group, now, except);
+        let native = self.is_native(group, except);
         self.consumers
             .any_live(group, now, self.kinds.native_silence, native)
     }
 
     /// Which members of the group are of the lease kind.
-    pub(super) fn leases(&self, group: &str, now: Monotonic) -> impl Fn(&Member) -> bool {
+    fn leases(&self, group: &str, now: Monotonic) -> impl Fn(&Member) -> bool {
         let (pops, silence) = (self.modes.pops(group), self.kinds.lease_silence);
         move |member| pops || member.leases(now, silence)
     }
 
     /// Which are of the other kind.
-    fn is_native(
-        &self,
-        group: &str,
-        now: Monotonic,
-        except: Option<u64>,
-    ) -> impl Fn(&Member) -> bool {
-        let leases = self.leases(group, now);
-        move |member| Some(member.conn.id()) != except && !leases(member)
+    pub(super) fn is_native(&self, group: &str, except: Option<u64>) -> impl Fn(&Member) -> bool {
+        let pops = self.modes.pops(group);
+        move |member| Some(member.conn.id()) != except && !pops && member.pulls()
     }
 
     /// A member of the gateway leases; `receives`: it asks for messages. Its `origin` is `None` where the call does not
@@ -195,8 +190,22 @@ impl Broker {
         self.kinds.leases.leave(group, member);
     }
 
+    /// A consumer pulls or commits.
+    ///
+    /// # Errors
+    /// [`BrokerError::GroupMode`] while lease members are alive.
+    pub(crate) fn enter_pull(&self, group: &str, conn: &Connection) -> Result<(), BrokerError> {
+        if self.consumers.has_popped(conn.id(), group) {
+            let _gate = self.kinds.gate(group).lock();
+            self.check_native(group)?;
+            self.consumers.forget_pop(conn.id(), group);
+            return Ok(());
+        }
+        self.check_native(group)
+    }
+
     /// A consumer sends a heartbeat: `join` notes it. It is of the lease kind where it says so (`pops`), where an
-    /// administrator said so, or where it popped lately.
+    /// administrator said so, or where it popped lately. One that popped and is idle may come back to either kind.
     ///
     /// # Errors
     /// [`BrokerError::GroupMode`] while members of the other kind are alive; `join` is not called.
@@ -213,7 +222,7 @@ impl Broker {
         let own = |member: &Member| member.conn.id() == conn.id() && leases(member);
         if pops || self.modes.pops(group) || self.consumers.any_live(group, now, silence, own) {
             self.check_leases(group, Some(conn.id()))?;
-        } else {
+        } else if !self.consumers.has_popped(conn.id(), group) {
             self.check_native(group)?;
         }
         Ok(join())
@@ -224,7 +233,7 @@ impl Broker {
             return Ok(());
         }
         let now = self.clock.monotonic();
-        let native = self.is_native(group, now, except);
+        let native = self.is_native(group, except);
         let silence = self.kinds.native_silence;
         let natives = self.consumers.live(group, now, silence, native);
         Err(self.refused(group, natives))

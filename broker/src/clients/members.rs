@@ -22,9 +22,9 @@ impl Broker {
         let natives = self
             .consumers
             .page(group, now, kinds.native_silence(), page);
-        let is_lease = self.leases(group, now);
+        let pulls = self.is_native(group, None);
         for native in &natives {
-            let member = of_client(native, is_lease(native));
+            let member = of_client(native, !pulls(native));
             members.insert(member.client.clone(), member);
         }
         let members = members.into_values().take(max);

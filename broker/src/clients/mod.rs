@@ -45,7 +45,7 @@ pub(crate) struct Member {
     pub(crate) seen_ms: u64,
     /// Its heartbeats say that it leases messages (POP) rather than pulling them.
     pub(crate) pops: bool,
-    /// The end of its last pop, which may be to come.
+    /// The end of its last pop, which may be to come; `None` where it never popped, or pulled or committed since.
     pub(crate) popped: Option<Monotonic>,
     /// When it last asked for messages, epoch ms.
     pub(crate) received_ms: Option<i64>,
@@ -61,5 +61,10 @@ impl Member {
     pub(crate) fn leases(&self, now: Monotonic, silence: std::time::Duration) -> bool {
         let lately = |popped| now.since(popped) < silence;
         self.pops || self.popped.is_some_and(lately)
+    }
+
+    /// Whether it pulls messages. One that popped and has been idle since is of neither kind.
+    pub(crate) fn pulls(&self) -> bool {
+        !self.pops && self.popped.is_none()
     }
 }

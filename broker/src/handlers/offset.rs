@@ -67,7 +67,7 @@ pub(crate) fn is_in_memory(broker: &Broker, topic: &str, queue_id: i32) -> bool 
 pub(crate) fn update(
     broker: &Arc<Broker>,
     cmd: &Command,
-    _conn: &Arc<Connection>,
+    conn: &Arc<Connection>,
 ) -> Result<Command, BrokerError> {
     let group: String = cmd.ext.required("consumerGroup")?;
     let (topic, queue_id) = queue_of(cmd)?;
@@ -91,7 +91,7 @@ pub(crate) fn update(
         )));
     }
     // The progress of leases is the log's: a late commit of a consumer that lost the group must not move it.
-    broker.check_native(&group)?;
+    broker.enter_pull(&group, conn)?;
     let mut response = success();
     response.ext.mark_present();
     if broker

@@ -91,11 +91,11 @@ pub(crate) fn handle(broker: &Arc<Broker>, cmd: Command, to: Responder) {
     begin(broker, &cmd, to);
 }
 
-/// Whether the group has to be created first.
+/// Whether the group has to be created or written first.
 fn needs_disk(broker: &Broker, cmd: &Command) -> bool {
     cmd.ext
         .get("consumerGroup")
-        .is_some_and(|group| !broker.groups.contains(group))
+        .is_some_and(|group| !broker.groups.contains(group) || broker.groups.is_unsaved(group))
 }
 
 fn begin(broker: &Arc<Broker>, cmd: &Command, to: Responder) {
@@ -189,7 +189,7 @@ fn prepare(
             known.read_queue_nums
         ))));
     }
-    broker.check_native(&group).map_err(plain)?;
+    broker.enter_pull(&group, conn).map_err(plain)?;
     broker.pulls(&group, conn);
     let filter = if sys_flag & flags::PULL_SUBSCRIPTION != 0 {
         Arc::new(
@@ -493,5 +493,31 @@ pub(crate) fn release_group(broker: &Arc<Broker>, group: &str, topic: &str, queu
 pub(crate) fn release_all(broker: &Arc<Broker>) {
     for held in broker.holds.drain() {
         resume(broker, held);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Change, Key};
+    use crate::test_broker::start;
+    use wire::RequestCode;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_group_that_its_file_lacks_is_written_for_a_pull_also_where_none_is_created() {
+        let running = start().await;
+        let broker = &running.broker;
+        broker.live.set(&Change::Value(Key::CreateGroups, 0));
+        let pull =
+            |group| Command::request(RequestCode::PullMessage).with_ext("consumerGroup", group);
+        broker.groups.ensure("g", 1).unwrap();
+        assert!(needs_disk(broker, &pull("g")));
+        broker.ensure_group("g").unwrap();
+        assert!(!broker.groups.is_unsaved("g") && !needs_disk(broker, &pull("g")));
+        assert!(matches!(
+            broker.ensure_group("h"),
+            Err(BrokerError::NoGroup(_))
+        ));
+        running.stop().await.unwrap();
     }
 }

@@ -21,6 +21,8 @@ use super::wait::{WaitKey, Wants};
 
 /// After this long without a pop, a notification's message is announced to the next request that waits.
 const UNUSED: Duration = Duration::from_millis(100);
+/// How long a request that was woken makes way for others whose answers wait for the disk.
+const MAKE_WAY: Duration = Duration::from_millis(50);
 /// Longest that a sparse filter is followed for one request that does not wait.
 const FOLLOW: Duration = Duration::from_millis(100);
 
@@ -81,6 +83,8 @@ enum Try {
     Again(Waiting),
     /// What there is may have to be read from the disk.
     Cold(Waiting),
+    /// Too many leased messages wait for the disk.
+    Busy(Waiting),
 }
 
 /// Answers a request now, or parks it until its deadline. On the connection's task; what takes longer is spawned.
@@ -122,7 +126,32 @@ fn conclude(broker: &Arc<Broker>, tried: Try, front: bool) {
             let tried = attempt(broker, waiting, Reach::Disk);
             conclude(broker, tried, front);
         }),
+        Try::Busy(waiting)
+            if front
+                && waiting.deadline > broker.clock.monotonic()
+                && !broker.stopping.is_cancelled() =>
+        {
+            make_way(broker, waiting);
+        }
+        Try::Busy(waiting) => {
+            broker.metrics.busy.inc();
+            let error = BrokerError::Busy("too many leased messages wait for the disk");
+            answer::refused(waiting, &error);
+        }
     }
+}
+
+/// Tries a request that was woken again in a moment: were it refused, nobody would be woken for its message.
+fn make_way(broker: &Arc<Broker>, waiting: Waiting) {
+    let owner = broker.clone();
+    let left = broker.clock.monotonic().until(waiting.deadline);
+    broker.spawn(async move {
+        tokio::select! {
+            () = owner.stopping.cancelled() => {}
+            () = tokio::time::sleep(left.min(MAKE_WAY)) => {}
+        }
+        resume(&owner, waiting);
+    });
 }
 
 /// Looks once more when the queues hold what was in the log when the request came: a send that was answered before is
@@ -208,10 +237,7 @@ fn attempt(broker: &Arc<Broker>, waiting: Waiting, reach: Reach) -> Try {
                 return Try::Nothing(waiting, Swept::default());
             }
             if broker.durability.popped_bytes() as u64 >= broker.config.limits.pop_bytes.0 {
-                broker.metrics.busy.inc();
-                let error = BrokerError::Busy("too many leased messages wait for the disk");
-                answer::refused(waiting, &error);
-                return Try::Done;
+                return Try::Busy(waiting);
             }
             let tells_gaps = waiting.form == Form::Gantry;
             match sweep::lease(broker, &waiting.ask, reach, tells_gaps) {
@@ -359,5 +385,60 @@ pub(crate) async fn run_deadlines(broker: Arc<Broker>) {
     }
     for waiting in broker.pop.waiters.take_all(|_| true) {
         answer::empty(&broker, waiting, &Swept::default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use remoting::{Client, ClientOptions};
+    use store::disk::sim::SimDisk;
+    use wire::{Command, RequestCode};
+
+    use super::*;
+    use crate::durability::Waiter;
+    use crate::test_broker::{append, put, start_at};
+    use crate::topic::{PERM_READ_WRITE, TopicConfig};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_waiting_pop_that_is_woken_while_too_much_waits_for_the_disk_goes_on_waiting() {
+        let disk = SimDisk::new(1);
+        let running = start_at(&disk).await;
+        let broker = &running.broker;
+        let topic = TopicConfig::new("T", 1, PERM_READ_WRITE);
+        broker.ensure_topic(topic).unwrap();
+        broker.ensure_group("g").unwrap();
+        let pop = Command::request(RequestCode::PopMessage)
+            .with_ext("consumerGroup", "g")
+            .with_ext("topic", "T")
+            .with_ext("queueId", -1)
+            .with_ext("maxMsgNums", 1)
+            .with_ext("invisibleTime", 60_000)
+            .with_ext("pollTime", 10_000)
+            .with_ext("bornTime", i64::MAX)
+            .with_ext("initMode", 0);
+        let client = Client::new(ClientOptions::default());
+        let addr = running.addrs.listen.to_string();
+        let mut waits = tokio::spawn(async move {
+            let answer = client.invoke(&addr, pop, Duration::from_secs(20)).await;
+            answer.unwrap()
+        });
+        let waiters = &broker.pop.waiters;
+        while waiters.len_of("g", "T") == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let much = usize::try_from(broker.config.limits.pop_bytes.0).unwrap();
+        let held = disk.hold_syncs();
+        put(broker, "U", 1);
+        let (now, end) = (broker.clock.monotonic(), broker.store.written());
+        broker
+            .durability
+            .when_durable(&broker.store, end, true, now, Waiter::Pop(much), |_| {});
+        wake_one(broker, "g", "T");
+        let early = tokio::time::timeout(3 * MAKE_WAY, &mut waits).await;
+        assert!(early.is_err(), "{early:?}");
+        drop(held);
+        append(broker, "T", 1).await;
+        assert_eq!(waits.await.unwrap().code, 0);
+        running.stop().await.unwrap();
     }
 }

@@ -17,8 +17,9 @@ use crate::process::Gantry;
 pub struct Doors {
     pub namesrv: SocketAddr,
     pub broker: SocketAddr,
-    dir: TempDir,
     gantry: Option<Gantry>,
+    // after the process: a failed test shows what is logged there
+    dir: TempDir,
 }
 
 impl Doors {

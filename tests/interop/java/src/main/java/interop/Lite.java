@@ -5,9 +5,11 @@ import java.util.Collection;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.exception.RemotingSendRequestException;
 
 /**
  * A lite pull consumer: by subscription, or with {@code --assign} to all queues, from the first message or from that
@@ -36,11 +38,7 @@ final class Lite {
             List<MessageQueue> queues = new ArrayList<>((Collection<MessageQueue>) consumer.fetchMessageQueues(options.text("topic")));
             consumer.assign(queues);
             for (MessageQueue queue : queues) {
-                if (assign.equals("first")) {
-                    consumer.seekToBegin(queue);
-                } else {
-                    consumer.seek(queue, Long.parseLong(assign));
-                }
+                seek(consumer, queue, assign);
             }
         }
         int expect = options.number("expect", Integer.MAX_VALUE);
@@ -60,5 +58,26 @@ final class Lite {
         // commits leave in the background, once a second
         consumer.shutdown();
         Lines.flush();
+    }
+
+    /**
+     * A seek interrupts the pull of its queue that runs; client 5.4.0 answers the interruption by closing its connection,
+     * and the request of a seek that waits there fails.
+     */
+    private static void seek(DefaultLitePullConsumer consumer, MessageQueue queue, String to) throws MQClientException {
+        for (int failures = 0; ; failures++) {
+            try {
+                if (to.equals("first")) {
+                    consumer.seekToBegin(queue);
+                } else {
+                    consumer.seek(queue, Long.parseLong(to));
+                }
+                return;
+            } catch (MQClientException failed) {
+                if (failures == 3 || !(failed.getCause() instanceof RemotingSendRequestException)) {
+                    throw failed;
+                }
+            }
+        }
     }
 }

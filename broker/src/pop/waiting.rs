@@ -427,6 +427,8 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let much = usize::try_from(broker.config.limits.pop_bytes.0).unwrap();
+        // The first log file is there: making one syncs.
+        append(broker, "U", 1).await;
         let held = disk.hold_syncs();
         put(broker, "U", 1);
         let (now, end) = (broker.clock.monotonic(), broker.store.written());

@@ -51,14 +51,19 @@ pub(crate) async fn summary(
     state.upstream.get_group(group, deadline).await?;
     let lag = state.upstream.lag(group, deadline).await?;
     let open = Totals::of(&lag.brokers).dlq_open();
-    let first = state
-        .upstream
-        .dead_letters(group, None, 1, BYTES_MAX, deadline)
-        .await?;
+    // Where none is known of, brokers that are silent are named and not waited for.
+    let oldest = if open > 0 {
+        let read = state
+            .upstream
+            .dead_letters(group, None, 1, BYTES_MAX, deadline);
+        read.await?.items.first().map(|letter| letter.dead_at_ms)
+    } else {
+        None
+    };
     let mut out = Vec::new();
     let mut object = Members::open(&mut out);
     object.number("open", open);
-    object.time_or_null("oldestAt", first.items.first().map(|l| l.dead_at_ms));
+    object.time_or_null("oldestAt", oldest);
     answer::partial(object.member("partial"), &lag.partial);
     object.close();
     Ok(answer::json(StatusCode::OK, out))

@@ -76,7 +76,9 @@ impl OffsetTable {
         let mut pairs = Pairs::new();
         let mut count = 0;
         for (key, queues) in file.offset_table {
-            let Some((topic, group)) = key.split_once(SEPARATOR) else {
+            // No name has a control character: such an entry is damaged.
+            let sound = !key.contains(char::is_control);
+            let Some((topic, group)) = key.split_once(SEPARATOR).filter(|_| sound) else {
                 continue;
             };
             pairs

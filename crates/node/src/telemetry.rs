@@ -79,7 +79,12 @@ pub fn init(format: LogFormat) -> Result<(), String> {
 }
 
 fn parse(text: &str) -> Result<EnvFilter, String> {
-    EnvFilter::try_new(text.trim()).map_err(|error| error.to_string())
+    let text = text.trim();
+    // The library panics on some others.
+    if !text.chars().all(|c| c.is_ascii_graphic() || c == ' ') {
+        return Err("it has other characters than printable ASCII".to_owned());
+    }
+    EnvFilter::try_new(text).map_err(|error| error.to_string())
 }
 
 /// The same, but that an empty text is none.

@@ -220,6 +220,18 @@ impl Broker {
         Ok(change.config)
     }
 
+    /// The topic, for one who reads its messages: while it is being removed it is not there, though it may have been made
+    /// again.
+    ///
+    /// # Errors
+    /// No such topic.
+    pub(crate) fn topic_to_read(&self, topic: &str) -> Result<Arc<TopicConfig>, BrokerError> {
+        self.topics
+            .get(topic)
+            .filter(|_| !self.store.is_removing(topic))
+            .ok_or_else(|| BrokerError::NoTopic(names::shorten(topic)))
+    }
+
     /// Writes the topic table unless its file has every change, and tells the name servers. Blocks on the disk.
     ///
     /// # Errors

@@ -163,10 +163,7 @@ fn prepare(
         );
         return Err((BrokerError::Forbidden(text), Some(FORBIDDEN_GROUP)));
     }
-    let known = broker
-        .topics
-        .get(&topic)
-        .ok_or_else(|| plain(BrokerError::NoTopic(names::shorten(&topic))))?;
+    let known = broker.topic_to_read(&topic).map_err(plain)?;
     if !known.is_readable() {
         let text = format!(
             "the topic[{}] pulling message is forbidden",

@@ -65,10 +65,7 @@ fn checked(broker: &Broker, cmd: &Command) -> Result<(Pull, Option<Duration>), B
         let text = "the broker is not readable".to_owned();
         return Err(BrokerError::Forbidden(text));
     }
-    let known = broker
-        .topics
-        .get(&topic)
-        .ok_or_else(|| BrokerError::NoTopic(names::shorten(&topic)))?;
+    let known = broker.topic_to_read(&topic)?;
     if !known.is_readable() {
         let text = format!("topic [{}] may not be read", names::shorten(&topic));
         return Err(BrokerError::Forbidden(text));

@@ -259,11 +259,19 @@ pub(crate) fn delete(
 /// # Errors
 /// A table cannot be written.
 pub(crate) fn remove_with_retries(broker: &Arc<Broker>, topic: &str) -> Result<(), BrokerError> {
-    remove(broker, topic)?;
-    remove_retries(broker, topic)
+    let mut retries = Ok(());
+    broker
+        .store
+        .remove_topic_after(topic, || -> Result<bool, BrokerError> {
+            take_out(broker, topic)?;
+            retries = remove_retries(broker, topic);
+            Ok(true)
+        })?;
+    retries
 }
 
-fn remove_retries(broker: &Arc<Broker>, topic: &str) -> Result<(), BrokerError> {
+/// The retries of a topic that is being removed: while that goes on nobody reads them.
+pub(crate) fn remove_retries(broker: &Arc<Broker>, topic: &str) -> Result<(), BrokerError> {
     let suffix = format!("+{topic}");
     let (_, all) = broker.topics.all();
     for config in all {
@@ -281,14 +289,18 @@ fn remove_retries(broker: &Arc<Broker>, topic: &str) -> Result<(), BrokerError> 
 /// A table cannot be written.
 pub(crate) fn remove(broker: &Arc<Broker>, topic: &str) -> Result<(), BrokerError> {
     broker.store.remove_topic_after(topic, || {
-        let removed = broker.topics.remove(topic, broker.now_ms(), true);
-        broker.save_topics()?;
-        if removed {
-            tracing::info!(topic = %names::shorten(topic), "topic deleted");
-        }
-        forget(broker, topic)?;
+        take_out(broker, topic)?;
         Ok(true)
     })
+}
+
+fn take_out(broker: &Arc<Broker>, topic: &str) -> Result<(), BrokerError> {
+    let removed = broker.topics.remove(topic, broker.now_ms(), true);
+    broker.save_topics()?;
+    if removed {
+        tracing::info!(topic = %names::shorten(topic), "topic deleted");
+    }
+    forget(broker, topic)
 }
 
 /// Removes what is left of a topic that is not in the table, unless it came there meanwhile.
@@ -317,7 +329,7 @@ pub(crate) fn bury(
     version: u64,
     at_ms: u64,
 ) -> Result<Buried, BrokerError> {
-    let mut buried = Buried::Known;
+    let (mut buried, mut retries) = (Buried::Known, Ok(()));
     broker
         .store
         .remove_topic_after(topic, || -> Result<bool, BrokerError> {
@@ -328,23 +340,23 @@ pub(crate) fn bury(
             broker.save_topics()?;
             tracing::info!(topic = %names::shorten(topic), version, "topic deleted on another broker");
             forget(broker, topic)?;
+            retries = remove_retries(broker, topic);
             Ok(true)
         })?;
-    if buried == Buried::Removed {
-        remove_retries(broker, topic)?;
-    }
+    retries?;
     Ok(buried)
 }
 
 /// Everything about a topic but its messages, on the disk when this returns: they go last, so that a kill in between
 /// leaves them as the sign that the rest is to be done again at the next start.
-fn forget(broker: &Arc<Broker>, topic: &str) -> Result<(), BrokerError> {
+pub(crate) fn forget(broker: &Arc<Broker>, topic: &str) -> Result<(), BrokerError> {
     if broker.modes.remove_topic(topic) {
         broker.save_modes()?;
     }
     broker.stats.forget_topic(topic);
-    broker.offsets.remove_topic(topic);
+    // After the leases: a receive under way writes the offset of its queue.
     broker.topic_removed(topic)?;
+    broker.offsets.remove_topic(topic);
     broker.carry.forget(&broker.store, topic)?;
     broker.save_offsets()
 }

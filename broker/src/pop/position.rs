@@ -13,7 +13,7 @@ use crate::error::BrokerError;
 use crate::handlers::offset::is_in_memory;
 
 use super::apply::Event;
-use super::names::{Kind, revive_queue};
+use super::names::{self, Kind, revive_queue};
 use super::queue::QueueState;
 use super::record;
 use super::table::{Locked, Slot};
@@ -62,7 +62,16 @@ impl Start {
     }
 }
 
-/// The slot of a queue, made at `now_ms` at the group's committed offset or at `start`.
+/// How many removals have begun, unless one of the topic, or of the one whose retries it holds, is under way.
+fn before_removal(broker: &Broker, group: &str, topic: &str) -> Option<u64> {
+    let begun = broker.store.removals_begun();
+    let origin = names::origin_of(group, topic);
+    let is_removing = |name| broker.store.is_removing(name);
+    (!is_removing(topic) && !origin.is_some_and(is_removing)).then_some(begun)
+}
+
+/// The slot of a queue, made at `now_ms` at the group's committed offset or at `start`; `None` while its topic is being
+/// removed: the group's progress goes before the messages do.
 ///
 /// # Errors
 /// The table is full, or a start that has to be written down could not be.
@@ -73,27 +82,32 @@ pub(super) fn open_slot(
     queue_id: i32,
     start: Start,
     now_ms: i64,
-) -> Result<Arc<Slot>, BrokerError> {
+) -> Result<Option<Arc<Slot>>, BrokerError> {
     let pop = &broker.pop;
-    if let Some(slot) = pop.table.get(group, topic, queue_id) {
-        return Ok(slot);
-    }
-    let committed = broker
-        .offsets
-        .get(group, topic, queue_id)
-        .and_then(|offset| u64::try_from(offset).ok());
-    let next = committed.unwrap_or_else(|| start.offset(broker, topic, queue_id));
-    let must_log = committed.is_none() && start != Start::Earliest;
-    let create = || {
+    let (slot, must_log) = loop {
+        let Some(begun) = before_removal(broker, group, topic) else {
+            return Ok(None);
+        };
+        if let Some(slot) = pop.table.get(group, topic, queue_id) {
+            return Ok(Some(slot));
+        }
+        let committed = broker
+            .offsets
+            .get(group, topic, queue_id)
+            .and_then(|offset| u64::try_from(offset).ok());
+        let next = committed.unwrap_or_else(|| start.offset(broker, topic, queue_id));
         let (horizon, applied) = pop.horizon(&broker.store, now_ms);
         let mut state = QueueState::new(next, horizon, applied);
         state.mirrored = committed;
-        state
+        // What was read above may be of a topic that went meanwhile.
+        let holds = || before_removal(broker, group, topic) == Some(begun);
+        let placed = pop.table.place_while(group, topic, queue_id, state, holds);
+        match placed {
+            Some(slot) => break (slot, committed.is_none() && start != Start::Earliest),
+            None if holds() => return Err(BrokerError::Full("lease state")),
+            None => {}
+        }
     };
-    let slot = pop
-        .table
-        .get_or_create(group, topic, queue_id, create)
-        .ok_or(BrokerError::Full("lease state"))?;
     if must_log
         && let Some(mut locked) = slot.lock()
         && locked.state().mirrored.is_none()
@@ -102,7 +116,7 @@ pub(super) fn open_slot(
         move_to(broker, &slot, &mut locked, next, false)?;
         mirror(broker, &slot, &mut locked);
     }
-    Ok(slot)
+    Ok(Some(slot))
 }
 
 /// Writes down and applies that delivery continues at `next`.
@@ -228,7 +242,8 @@ pub(crate) fn start_at(
         {
             continue;
         }
-        let slot = open_slot(broker, group, topic, queue_id, Start::Earliest, now_ms)?;
+        let slot = open_slot(broker, group, topic, queue_id, Start::Earliest, now_ms)?
+            .ok_or_else(|| BrokerError::NoTopic(topic.to_owned()))?;
         if let Some(mut locked) = slot.lock() {
             let next = start.offset(broker, topic, queue_id);
             end = Some(move_to(broker, &slot, &mut locked, next, false)?);

@@ -161,7 +161,9 @@ mod tests {
         broker.topics.ensure(retries, 1).unwrap();
         let source = Source::of(broker, TOPIC, 0).unwrap();
         append(broker, TOPIC, 5).await;
-        let slot = open_slot(broker, "g", TOPIC, 0, Start::Earliest, 1).unwrap();
+        let slot = open_slot(broker, "g", TOPIC, 0, Start::Earliest, 1)
+            .unwrap()
+            .unwrap();
 
         let part = Part::read(&broker.store, source, 0, 4).unwrap();
         assert_eq!(part.end, 4);

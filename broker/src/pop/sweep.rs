@@ -269,6 +269,9 @@ pub(super) fn lease_retries(
     }
     let now_ms = swept.pop_time_ms;
     let slot = position::open_slot(broker, &ask.group, &ask.topic, queue_id, ask.start, now_ms)?;
+    let Some(slot) = slot else {
+        return Ok(Vec::new());
+    };
     let Some(mut locked) = slot.lock() else {
         return Ok(Vec::new());
     };
@@ -341,6 +344,9 @@ fn visit(
                 Start::Earliest
             };
             let slot = position::open_slot(broker, &ask.group, &topic, queue_id, start, now_ms)?;
+            let Some(slot) = slot else {
+                continue;
+            };
             let Some(mut locked) = slot.lock() else {
                 continue;
             };
@@ -424,4 +430,85 @@ fn give_out(
             record: found.record,
         }));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handlers::topic;
+    use crate::test_broker::{append, start};
+    use crate::topic::{PERM_READ_WRITE, TopicConfig};
+
+    const RETRIES: &str = "%RETRY%g+t";
+
+    /// From when a topic's removal begins until it is over nothing of it is given out, nor of its retries, also where
+    /// somebody makes it again meanwhile; then it begins anew.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn nothing_of_a_topic_that_is_being_removed_comes_again() {
+        let running = start().await;
+        let broker = &running.broker;
+        let make = |name| {
+            let config = TopicConfig::new(name, 1, PERM_READ_WRITE);
+            broker.topics.ensure(config, 1).unwrap();
+        };
+        [RETRIES, "t"].into_iter().for_each(make);
+        let group = broker.ensure_group("g").unwrap();
+        let ask = Ask {
+            group: "g".into(),
+            topic: "t".into(),
+            queue_id: -1,
+            messages: 32,
+            bytes: 1 << 20,
+            invisible_ms: 60_000,
+            filter: Arc::new(Filter::All),
+            start: Start::Earliest,
+            rules: broker.pop.rules.of(&group),
+            member: None,
+            member_limit: 0,
+        };
+        let receive = || {
+            let leased = lease(broker, &ask, Reach::Disk, false).unwrap().leased;
+            let place = |leased: &Leased| (leased.kind == Kind::Normal, leased.offset);
+            let mut places: Vec<_> = leased.iter().map(place).collect();
+            places.sort_unstable();
+            places
+        };
+        append(broker, "t", 2).await;
+        append(broker, RETRIES, 1).await;
+        let all = [(false, 0), (true, 0), (true, 1)];
+        assert_eq!(receive(), all);
+
+        let removal = broker.store.remove_topic_after("t", || {
+            assert_eq!(receive(), [], "begun");
+            broker.topics.remove("t", 2, true);
+            topic::forget(broker, "t")?;
+            assert_eq!(receive(), [], "forgotten");
+            make("t");
+            assert_eq!(receive(), [], "made again");
+            assert_eq!(is_there(broker, &ask, Reach::Disk)?, Presence::No);
+            assert!(
+                lease_retries(
+                    broker,
+                    &Ask {
+                        topic: RETRIES.into(),
+                        ..ask.clone()
+                    },
+                    0
+                )?
+                .is_empty()
+            );
+            assert!(!broker.pop.table.has_group("g"), "a state was made");
+            assert!(broker.topic_to_read("t").is_err(), "a pull finds it");
+            topic::remove_retries(broker, "t")?;
+            Ok::<_, BrokerError>(true)
+        });
+        removal.unwrap();
+        assert_eq!(receive(), []);
+        assert_eq!(broker.offsets.topics_of("g"), Vec::<String>::new());
+        [RETRIES, "t"].into_iter().for_each(make);
+        append(broker, "t", 2).await;
+        append(broker, RETRIES, 1).await;
+        assert_eq!(receive(), all);
+        running.stop().await.unwrap();
+    }
 }

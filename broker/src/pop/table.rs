@@ -272,8 +272,23 @@ impl Table {
         if let Some(slot) = self.get(group, topic, queue_id) {
             return Some(slot);
         }
-        let state = create();
+        self.place_while(group, topic, queue_id, create(), || true)
+    }
+
+    /// The state's slot, made of `state` when there is none; `None` when the table is full or `holds` says no. What `holds`
+    /// denies once a deletion has begun is never left behind by that deletion.
+    pub fn place_while(
+        &self,
+        group: &str,
+        topic: &str,
+        queue_id: i32,
+        state: QueueState,
+        holds: impl FnOnce() -> bool,
+    ) -> Option<Arc<Slot>> {
         let mut groups = self.groups.write();
+        if !holds() {
+            return None;
+        }
         Self::place(&mut groups, &self.states, group, topic, queue_id, state)
     }
 

@@ -458,6 +458,18 @@ impl Store {
         Ok(())
     }
 
+    /// True while the removal of `topic` is under way.
+    #[must_use]
+    pub fn is_removing(&self, topic: &str) -> bool {
+        self.shared.removed.is_closing(topic)
+    }
+
+    /// How many removals have begun: unchanged between two calls, none has in between.
+    #[must_use]
+    pub fn removals_begun(&self) -> u64 {
+        self.shared.removed.begun()
+    }
+
     fn remove_topic_closed(&self, topic: &str) -> Result<(), StoreError> {
         let shared = &*self.shared;
         let _maintainer = shared.maintainer.lock();

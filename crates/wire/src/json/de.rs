@@ -80,9 +80,10 @@ impl Value {
 
     fn float(&self) -> Result<f64, Error> {
         match self {
-            Self::Number(text) | Self::String(text) => {
-                text.trim().parse().map_err(|_| self.unexpected("a number"))
-            }
+            Self::Number(text) | Self::String(text) => match text.trim().parse() {
+                Ok(number) if f64::is_finite(number) => Ok(number),
+                _ => Err(self.unexpected("a number that a double can hold")),
+            },
             Self::Null => Ok(0.0),
             Self::Bool(_) | Self::Array(_) | Self::Object(_) => Err(self.unexpected("a number")),
         }
@@ -339,5 +340,21 @@ impl<'de> VariantAccess<'de> for Variant {
         _: V,
     ) -> Result<V::Value, Error> {
         Err(Error("a name has no content".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::json::from_slice;
+
+    /// Written again, infinity would be null.
+    #[test]
+    fn a_number_beyond_a_double_is_refused() {
+        assert_eq!(from_slice::<f64>(b"+1e300").unwrap(), 1e300);
+        for text in ["1e400", "\"-1e400\"", "\"inf\"", "\"NaN\""] {
+            assert!(from_slice::<f64>(text.as_bytes()).is_err(), "{text}");
+        }
+        let any = from_slice::<serde_json::Value>(b"[1e400]").unwrap_err();
+        assert!(any.to_string().contains("a double can hold"), "{any}");
     }
 }

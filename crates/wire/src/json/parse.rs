@@ -83,15 +83,18 @@ fn word(at: &mut Cursor<'_>) -> Result<Value, WireError> {
         "null" | "undefined" | "NaN" => Ok(Value::Null),
         "true" => Ok(Value::Bool(true)),
         "false" => Ok(Value::Bool(false)),
-        number if number.parse::<f64>().is_ok() && number.bytes().any(|b| b.is_ascii_digit()) => {
-            Ok(Value::Number(number.to_owned()))
-        }
+        number if is_number(number) => Ok(Value::Number(number.to_owned())),
         // Java writes a type suffix on some numbers.
         number => match number.strip_suffix(['L', 'l', 'D', 'F', 'S', 'B']) {
-            Some(bare) if bare.parse::<f64>().is_ok() => Ok(Value::Number(bare.to_owned())),
+            Some(bare) if is_number(bare) => Ok(Value::Number(bare.to_owned())),
             _ => Err(at.error("not a json value")),
         },
     }
+}
+
+/// Not `inf` and the like, which Rust takes for numbers.
+fn is_number(text: &str) -> bool {
+    text.bytes().any(|b| b.is_ascii_digit()) && text.parse::<f64>().is_ok()
 }
 
 #[cfg(test)]
@@ -128,6 +131,10 @@ mod tests {
             "[1 2]",
             "{} {}",
             "abc",
+            "inf",
+            "-infinity",
+            "infD",
+            "nanL",
             "{{:1}",
             "-",
             "/",

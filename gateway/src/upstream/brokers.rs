@@ -156,7 +156,7 @@ impl Upstream {
             .cloned()
     }
 
-    /// Asks the name servers in turn until one answers.
+    /// Asks the name servers in turn until one answers, those known not to answer last.
     pub(super) async fn ask_name_server(
         &self,
         command: &Command,
@@ -165,15 +165,18 @@ impl Upstream {
         const PATIENCE: Duration = Duration::from_secs(3);
         let servers = &self.0.options.name_servers;
         let first = self.0.routes.next_name_server();
-        for i in 0..servers.len() {
+        let mut order: Vec<&String> = (0..servers.len())
+            .map(|i| &servers[(first.wrapping_add(i)) % servers.len()])
+            .collect();
+        order.sort_by_key(|server| self.is_silent(server));
+        for server in order {
             let left = deadline
                 .saturating_duration_since(Instant::now())
                 .min(PATIENCE);
             if left.is_zero() {
                 return Err(mapping::out_of_time());
             }
-            let server = &servers[(first + i) % servers.len()];
-            match self.0.client.invoke(server, command.clone(), left).await {
+            match self.invoke(server, command.clone(), left).await {
                 Ok(response) => return Ok(response),
                 Err(error) => tracing::debug!(%error, "name server did not answer"),
             }

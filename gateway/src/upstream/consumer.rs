@@ -1,17 +1,12 @@
-//! Receiving: pop, notification, settling.
+//! Receiving: what is asked for, given and settled.
 
-use super::inflating::{InflateRoom, read_at};
-use super::routes::Broker;
-use super::timing::BrokerCall;
-use super::{Member, Scope, Upstream, decode, mapping};
+use super::{Member, Scope, Upstream};
 use crate::error::{ApiError, Code};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use wire::body::gantry::GroupDetail;
-use wire::{Command, RequestCode, ResponseCode};
 
 /// What a lease is, for the broker that gave it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -116,7 +111,7 @@ pub struct PopRequest {
 impl PopRequest {
     /// Leases that the member may hold at this broker, after what it holds and has just taken elsewhere; `None` = any
     /// number.
-    fn limit_at(&self, broker: &str, taken: &[Delivery]) -> Option<u32> {
+    pub(super) fn limit_at(&self, broker: &str, taken: &[Delivery]) -> Option<u32> {
         let elsewhere: u32 = self
             .member_holds
             .iter()
@@ -164,13 +159,20 @@ pub struct Popped {
 
 /// Whom to give messages back to.
 #[derive(Clone, Debug)]
-struct Giver {
-    upstream: Upstream,
-    scope: Scope,
-    group: String,
+pub(super) struct Giver {
+    pub(super) upstream: Upstream,
+    pub(super) scope: Scope,
+    pub(super) group: String,
 }
 
 impl Popped {
+    /// Nothing yet; `giver` gives back what is put in.
+    pub(super) fn given_by(giver: Giver) -> Self {
+        let mut popped = Self::default();
+        popped.giver = Some(giver);
+        popped
+    }
+
     /// Takes the messages out: from here on the caller answers for their leases.
     #[must_use]
     pub fn take(&mut self) -> Vec<Delivery> {
@@ -192,7 +194,7 @@ impl Drop for Popped {
 
 impl Giver {
     /// Makes messages visible at once, their attempt not counted.
-    fn give_back(self, leases: Vec<Lease>) {
+    pub(super) fn give_back(self, leases: Vec<Lease>) {
         let suspend = |lease| Settlement {
             lease,
             op: SettleOp::Suspend,
@@ -335,244 +337,6 @@ pub(super) type Partial = Vec<(String, &'static str)>;
 pub(super) const UNREACHABLE: &str = "unreachable";
 /// Why a broker is left out: its version of the group is older than the one this gateway knows.
 const STALE_CONFIG: &str = "stale_config";
-/// Largest answer of one pop.
-const POP_MAX: u32 = 256;
-
-impl Upstream {
-    /// One no-wait sweep over all brokers that hold the topic(s). Creates group and subscription where `autoCreate` is
-    /// on and a topic is named. Dropping the returned future, or the result, loses no attempt.
-    ///
-    /// # Errors
-    /// `group_not_found`, `topic_not_found`, `subscription_not_found`, `group_mode_conflict`, `too_many_inflight`,
-    /// `broker_unavailable` (no broker reached).
-    pub async fn pop(&self, request: &PopRequest) -> Result<Popped, ApiError> {
-        let group = self
-            .group_for_receive(&request.group, request.topic.as_deref(), request.deadline)
-            .await?;
-        let mut all = Popped::default();
-        all.giver = Some(self.giver(request));
-        let (mut served, mut found) = (false, false);
-        let mut last = None;
-        for topic in self.topics_of(&group, request.topic.as_deref()) {
-            let route = match self.route(&topic, request.deadline).await {
-                Err(_) if !all.gap.is_empty() => continue,
-                route => route?,
-            };
-            let Some(route) = route else {
-                if request.topic.is_some() {
-                    return Err(ApiError::new(
-                        Code::TopicNotFound,
-                        format!("topic '{topic}' does not exist"),
-                    ));
-                }
-                continue;
-            };
-            found = true;
-            for gone in &route.gone {
-                let name = &gone.broker.name;
-                leave_out(&mut all.partial, name, UNREACHABLE);
-                last.get_or_insert_with(|| unregistered(name));
-            }
-            let start = self.0.routes.next_name_server();
-            for i in 0..route.readable.len() {
-                let left = request
-                    .max
-                    .min(POP_MAX)
-                    .saturating_sub(u32::try_from(all.messages.len()).unwrap_or(u32::MAX));
-                let bytes: usize = all.messages.iter().map(|m| m.body.len()).sum();
-                let bytes_left = request
-                    .max_bytes
-                    .saturating_sub(u32::try_from(bytes).unwrap_or(u32::MAX));
-                if left == 0 || (bytes_left == 0 && !all.messages.is_empty()) {
-                    all.more = true;
-                    return Ok(all);
-                }
-                let broker =
-                    Arc::clone(&route.readable[(start.wrapping_add(i)) % route.readable.len()]);
-                let limit = request.limit_at(&broker.name, &all.messages);
-                if limit == Some(0) {
-                    (served, all.member_full) = (true, true);
-                    continue;
-                }
-                match self
-                    .pop_broker(request, &topic, &broker, (left, bytes_left, limit), &group)
-                    .await
-                {
-                    Ok(mut part) => {
-                        served = true;
-                        all.more |= part.more;
-                        all.paused |= part.paused;
-                        all.member_full |= part.member_full;
-                        all.gap.append(&mut part.gap);
-                        all.messages.append(&mut part.messages);
-                    }
-                    Err(error) => {
-                        if error.is_stale_config() {
-                            self.0.stale.inc(&broker.name);
-                        }
-                        if error.code() == Code::GroupModeConflict {
-                            for other in route.readable.iter().filter(|b| b.name != broker.name) {
-                                self.leave(&request.group, &topic, &request.member, other);
-                            }
-                        }
-                        let several = route.readable.len() > 1;
-                        let reason = match left_out(&error, several) {
-                            Some(reason) => reason,
-                            // A loss is told once; the refusal comes again.
-                            None if !all.gap.is_empty() => UNREACHABLE,
-                            None => return Err(error),
-                        };
-                        leave_out(&mut all.partial, &broker.name, reason);
-                        last = Some(error);
-                    }
-                }
-            }
-        }
-        if !found && !group.subscriptions.is_empty() {
-            let detail = format!(
-                "no topic that group '{}' subscribes exists; delete its subscriptions or create a topic",
-                request.group
-            );
-            return Err(ApiError::new(Code::TopicNotFound, detail));
-        }
-        match last {
-            Some(error) if !served => Err(from_none(error, &all.partial)),
-            _ => Ok(all),
-        }
-    }
-
-    fn giver(&self, request: &PopRequest) -> Giver {
-        Giver {
-            upstream: self.clone(),
-            scope: request.scope.clone(),
-            group: request.group.clone(),
-        }
-    }
-
-    /// The topics to sweep, in rotated order.
-    pub(super) fn topics_of(&self, group: &GroupDetail, named: Option<&str>) -> Vec<String> {
-        if let Some(topic) = named {
-            return vec![topic.to_owned()];
-        }
-        let mut topics: Vec<String> = group
-            .subscriptions
-            .iter()
-            .map(|s| s.topic.clone())
-            .collect();
-        if topics.len() > 1 {
-            let by = self.0.routes.next_name_server() % topics.len();
-            topics.rotate_left(by);
-        }
-        topics
-    }
-
-    /// Asks one broker for `max` messages and bytes within the limit of leases. The pop runs in a task of its own: a caller that goes away loses no message, since the task gives them back.
-    async fn pop_broker(
-        &self,
-        request: &PopRequest,
-        topic: &str,
-        broker: &Arc<Broker>,
-        (max, max_bytes, limit): (u32, u32, Option<u32>),
-        group: &Arc<GroupDetail>,
-    ) -> Result<Popped, ApiError> {
-        let mut command = Command::request(RequestCode::PopMessage);
-        let ext = &mut command.ext;
-        ext.put("consumerGroup", &request.group);
-        ext.put("topic", topic);
-        ext.put("queueId", "-1");
-        ext.put("maxMsgNums", max);
-        ext.put("invisibleTime", request.invisible_ms.unwrap_or(0));
-        ext.put("pollTime", "0");
-        ext.put("bornTime", self.now_ms());
-        ext.put("initMode", "0");
-        ext.put("gantry", "1");
-        ext.put("groupVersion", group.version);
-        self.name(&request.member, ext);
-        ext.put("maxBytes", max_bytes.max(1));
-        if let Some(limit) = limit {
-            ext.put("memberLimit", limit);
-        }
-        let (upstream, broker, group, topic) = (
-            self.clone(),
-            Arc::clone(broker),
-            Arc::clone(group),
-            topic.to_owned(),
-        );
-        let (giver, deadline) = (self.giver(request), request.deadline);
-        let task = self.0.options.tracker.spawn(async move {
-            let response = upstream.call(&broker.addr, command, deadline).await?;
-            let body = response.body.to_bytes();
-            // Without a place what is deflated goes back to the broker.
-            let (place, room) = match upstream.place_to_inflate(&body, deadline).await {
-                Ok(place) => {
-                    let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
-                    (place, InflateRoom::new(max_bytes))
-                }
-                Err(_) => (None, InflateRoom::none()),
-            };
-            let read =
-                move || upstream.read_pop(&response, &broker.name, &topic, &group, room, giver);
-            read_at(place, read).await
-        });
-        let _call = BrokerCall::begin();
-        task.await
-            .unwrap_or_else(|_| Err(ApiError::new(Code::Internal, "the receive was interrupted")))
-    }
-
-    fn read_pop(
-        &self,
-        response: &Command,
-        broker: &str,
-        topic: &str,
-        group: &GroupDetail,
-        room: InflateRoom,
-        giver: Giver,
-    ) -> Result<Popped, ApiError> {
-        let mut popped = Popped::default();
-        popped.paused = response.ext.bool("paused");
-        popped.more = response.ext.bool("more");
-        popped.member_full = response.ext.bool("memberFull");
-        popped.gap = gaps(response, broker, topic);
-        self.learn_version(response, group);
-        match response.response_code() {
-            ResponseCode::Success => {}
-            ResponseCode::PollingTimeout
-            | ResponseCode::PullNotFound
-            | ResponseCode::PullRetryImmediately => {
-                return Ok(popped);
-            }
-            _ => {
-                let about = mapping::About::Receive(&giver.group, topic);
-                return Err(self.forget_if_unknown(mapping::answer(response, about), &giver.group));
-            }
-        }
-        let context = decode::Context {
-            broker,
-            scope: &giver.scope,
-            group: &giver.group,
-            receipts: &self.0.options.receipts,
-            max_attempts: group.spec.max_attempts,
-            now_ms: i64::try_from(self.now_ms()).unwrap_or(i64::MAX),
-        };
-        let (messages, left) = decode::deliveries(response, &context, room)?;
-        popped.messages = messages;
-        popped.more |= !left.is_empty();
-        if !left.is_empty() {
-            giver.clone().give_back(left);
-        }
-        popped.more |= response
-            .ext
-            .optional::<i64>("restNum")
-            .ok()
-            .flatten()
-            .is_some_and(|n| n > 0);
-        if !popped.messages.is_empty() {
-            self.0.notifier.taken(&giver.group, topic, broker);
-        }
-        popped.giver = Some(giver);
-        Ok(popped)
-    }
-}
 
 /// Why a broker that failed so is left out of an answer that others (where there are `several`) may still give; `None` =
 /// the whole call fails.
@@ -596,32 +360,4 @@ pub(super) fn leave_out(partial: &mut Partial, broker: &str, reason: &'static st
 pub(super) fn unregistered(broker: &str) -> ApiError {
     let detail = format!("broker '{broker}' is not registered and cannot be reached");
     ApiError::new(Code::BrokerUnavailable, detail)
-}
-
-/// The refusal when every broker failed: told apart from an empty queue, and to be tried again.
-fn from_none(error: ApiError, partial: &[(String, &'static str)]) -> ApiError {
-    if error.code() == Code::BrokerBusy {
-        return error;
-    }
-    let brokers: Vec<String> = partial
-        .iter()
-        .map(|(broker, reason)| format!("{broker} ({reason})"))
-        .collect();
-    let detail = format!("no broker could be taken from: {}", brokers.join(", "));
-    ApiError::new(Code::BrokerUnavailable, detail)
-}
-
-/// Losses that a pop answer reports. What cannot be read is none: the messages count for more.
-fn gaps(response: &Command, broker: &str, topic: &str) -> Vec<Gap> {
-    let text = response.ext.get("gap").unwrap_or_default();
-    let gaps = wire::receipt::parse_gaps(text).unwrap_or_default();
-    gaps.into_iter()
-        .map(|gap| Gap {
-            topic: topic.to_owned(),
-            broker: broker.to_owned(),
-            queue_id: gap.queue_id,
-            from: gap.from,
-            to: gap.to,
-        })
-        .collect()
 }

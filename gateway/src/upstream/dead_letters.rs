@@ -179,8 +179,6 @@ impl Upstream {
         ext.put("subVersion", "0");
         ext.put("expressionType", "TAG");
         let response = self
-            .0
-            .client
             .invoke(addr, command, time_left(deadline)?)
             .await
             .map_err(|e| mapping::remoting(&e))?;

@@ -1,6 +1,7 @@
 //! The messages that members of a group hold, over all brokers, a page at a time; and their release.
 
 use super::consumer::{Lease, Partial, SettleOp, SettleStatus, Settlement, leave_out, left_out};
+use super::silence::{GRACE, PATIENCE};
 use super::{Scope, Upstream, admin, mapping};
 use crate::error::ApiError;
 use tokio::time::Instant;
@@ -68,6 +69,12 @@ impl Upstream {
     ) -> Result<InFlightPage, ApiError> {
         let masters = self.master_addresses(deadline).await?;
         let several = masters.len() > 1;
+        // One that does not answer must not use up the time for the others.
+        let until = |addr: &str| match several {
+            true if self.is_silent(addr) => deadline.min(Instant::now() + GRACE),
+            true => deadline.min(Instant::now() + PATIENCE),
+            false => deadline,
+        };
         let (mut page, mut calls, mut answered, mut last) = (InFlightPage::default(), 0, 0, None);
         let (first, mut at) = from.unwrap_or_default();
         for (broker, addr) in masters.range(first.clone()..) {
@@ -81,7 +88,10 @@ impl Upstream {
                 }
                 calls += 1;
                 let left = limit - page.items.len();
-                match self.held_at(addr, group, holds, &at, left, deadline).await {
+                match self
+                    .held_at(addr, group, holds, &at, left, until(addr))
+                    .await
+                {
                     Ok(found) => {
                         answered += 1;
                         let held = found.leases.into_iter();

@@ -14,6 +14,16 @@ pub fn out_of_time() -> ApiError {
     )
 }
 
+/// Asked, and not answered so far.
+#[must_use]
+pub fn unanswered() -> ApiError {
+    ApiError::new(
+        Code::BrokerTimeout,
+        "the broker was asked but did not answer; the request may have been carried out",
+    )
+    .unknown_outcome()
+}
+
 /// A call without an answer. Where the request had been written, the outcome is unknown.
 #[must_use]
 pub fn remoting(error: &RemotingError) -> ApiError {
@@ -30,10 +40,7 @@ pub fn remoting(error: &RemotingError) -> ApiError {
             ApiError::new(Code::BrokerUnavailable, "the broker cannot be reached")
         }
         (ErrorKind::Timeout, false) => out_of_time(),
-        (ErrorKind::Timeout | ErrorKind::Closed, true) => ApiError::new(
-            Code::BrokerTimeout,
-            "the broker was asked but did not answer; the request may have been carried out",
-        ),
+        (ErrorKind::Timeout | ErrorKind::Closed, true) => unanswered(),
     };
     tracing::debug!(error = %error, "call failed");
     if error.written {

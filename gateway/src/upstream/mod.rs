@@ -18,7 +18,9 @@ mod read;
 pub mod routes;
 pub mod select;
 mod settle;
+mod silence;
 mod stale;
+mod sweep;
 mod timing;
 
 pub use admin::{BrokerTopic, Lag, ListedGroup, ListedTopic, Pending, Precondition, queues_in_all};
@@ -85,6 +87,7 @@ struct Inner {
     brokers: brokers::BrokerCache,
     groups: groups::GroupCache,
     selector: select::Selector,
+    silence: silence::Silence,
     notifier: notify::Notifier,
     stale: stale::StaleConfig,
     /// Held while a topic or subscription is made by being used.
@@ -104,6 +107,7 @@ impl Upstream {
             brokers: brokers::BrokerCache::default(),
             groups: groups::GroupCache::default(),
             selector: select::Selector::default(),
+            silence: silence::Silence::default(),
             notifier: notify::Notifier::default(),
             stale: stale::StaleConfig::default(),
             creating: tokio::sync::Mutex::new(()),
@@ -124,16 +128,12 @@ impl Upstream {
     ) -> Result<Command, ApiError> {
         let left = time_left(deadline)?;
         let _call = timing::BrokerCall::begin();
-        self.0
-            .client
-            .invoke(addr, command, left)
-            .await
-            .map_err(|e| {
-                if e.kind == remoting::ErrorKind::Connect || e.kind == remoting::ErrorKind::Closed {
-                    self.suspect_masters();
-                }
-                mapping::remoting(&e)
-            })
+        self.invoke(addr, command, left).await.map_err(|e| {
+            if e.kind == remoting::ErrorKind::Connect || e.kind == remoting::ErrorKind::Closed {
+                self.suspect_masters();
+            }
+            mapping::remoting(&e)
+        })
     }
 }
 

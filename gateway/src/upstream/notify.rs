@@ -230,8 +230,6 @@ async fn ask(upstream: &Upstream, key: &Key, broker: &Broker) -> Answer {
         ext.put("groupVersion", known);
     }
     match upstream
-        .0
-        .client
         .invoke(&broker.addr, command, POLL + Duration::from_secs(5))
         .await
     {

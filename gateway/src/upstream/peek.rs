@@ -11,6 +11,7 @@ use super::consumer::{LastError, UNREACHABLE, leave_out, left_out, unregistered}
 use super::decode::{self, Content};
 use super::inflating::{InflateRoom, unreadable};
 use super::routes::Broker;
+use super::silence::PATIENCE;
 use super::{Upstream, mapping};
 use crate::error::{ApiError, Code};
 
@@ -73,7 +74,7 @@ impl Upstream {
             }
         }
         let share = (max_bytes / asked.len().max(1)).max(1);
-        let calls = asked.iter().map(|(topic, broker)| async move {
+        let calls = asked.iter().map(|(topic, broker)| {
             let command = Command::request(RequestCode::PeekMessage)
                 .with_ext("gantry", "true")
                 .with_ext("consumerGroup", group)
@@ -81,7 +82,11 @@ impl Upstream {
                 .with_ext("queueId", "-1")
                 .with_ext("maxMsgNums", u64::try_from(limit).unwrap_or(1))
                 .with_ext("maxBytes", u64::try_from(share).unwrap_or(1));
-            let answer = self.call(&broker.addr, command, deadline).await;
+            (broker.addr.as_str(), command)
+        });
+        let answers = self.ask_each(calls, false, PATIENCE, deadline).await;
+        let pages = answers.into_iter().zip(&asked);
+        let pages = pages.map(|(answer, (topic, broker))| async move {
             let answer = answer?;
             let (broker, group, topic) = (broker.name.clone(), group.to_owned(), topic.clone());
             let body = answer.body.to_bytes();
@@ -90,7 +95,7 @@ impl Upstream {
         });
         let several = asked.len() > 1;
         let (mut page, mut last) = (PeekPage::default(), None);
-        for (answer, (_, broker)) in join_all(calls).await.into_iter().zip(&asked) {
+        for (answer, (_, broker)) in join_all(pages).await.into_iter().zip(&asked) {
             match answer {
                 Ok(part) => {
                     page.messages.extend(part.messages);

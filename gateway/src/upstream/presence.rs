@@ -1,9 +1,9 @@
 //! Members that are there without asking for messages: an open subscription keeps its group for the lease kind.
 
 use super::routes::Broker;
+use super::silence::PATIENCE;
 use super::{Member, Upstream, mapping};
 use crate::error::{ApiError, Code};
-use futures_util::future::join_all;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -78,14 +78,18 @@ impl Upstream {
                 }
             }
         }
-        let calls = told.iter().map(|(topic, broker)| async move {
-            let command = self.word(group, topic, member);
-            let response = self.call(&broker.addr, command, deadline).await.ok()?;
-            let refused = response.response_code() == ResponseCode::NoPermission;
-            refused.then(|| mapping::answer(&response, mapping::About::Receive(group, topic)))
-        });
-        let refusals = join_all(calls).await.into_iter().flatten();
-        for error in refusals {
+        let calls = told
+            .iter()
+            .map(|(topic, broker)| (broker.addr.as_str(), self.word(group, topic, member)));
+        let answers = self.ask_each(calls, true, PATIENCE, deadline).await;
+        for (answer, (topic, _)) in answers.into_iter().zip(&told) {
+            let Some(refusal) = answer
+                .ok()
+                .filter(|answer| answer.response_code() == ResponseCode::NoPermission)
+            else {
+                continue;
+            };
+            let error = mapping::answer(&refusal, mapping::About::Receive(group, topic));
             if error.code() == Code::GroupModeConflict {
                 for (topic, broker) in &told {
                     self.leave(group, topic, member, broker);

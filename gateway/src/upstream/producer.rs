@@ -233,7 +233,7 @@ impl Upstream {
         let now = self.0.options.clock.monotonic();
         self.0
             .selector
-            .next(&entry, route, tried, now)
+            .next(&entry, route, tried, |addr| self.is_silent(addr), now)
             .ok_or_else(unwritable)
     }
 
@@ -261,7 +261,7 @@ impl Upstream {
             let command = self.command(topic, payload, &broker.name, queue_id);
             let left = super::time_left(deadline).map_err(|e| last.take().unwrap_or(e))?;
             let call = BrokerCall::begin();
-            let answer = self.0.client.invoke(&broker.addr, command, left).await;
+            let answer = self.invoke(&broker.addr, command, left).await;
             drop(call);
             let error = match answer {
                 Ok(response) => match read(&response, &broker.name, topic) {

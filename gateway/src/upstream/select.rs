@@ -26,12 +26,14 @@ impl Selector {
         trouble.insert(broker.to_owned(), now + AVOID);
     }
 
-    /// The next queue in turn on a broker that is not in trouble and was not tried; else on one that was not tried.
+    /// The next queue in turn on a broker that is not in trouble or silent and was not tried; else on one that was not
+    /// tried.
     pub(super) fn next(
         &self,
         entry: &Entry,
         route: &Route,
         tried: &[String],
+        is_silent: impl Fn(&str) -> bool,
         now: Monotonic,
     ) -> Option<(Arc<Broker>, i32)> {
         let count = route.writable.len();
@@ -44,15 +46,12 @@ impl Selector {
         let untried = |queue: &&(Arc<Broker>, i32)| !tried.contains(&queue.0.name);
         let calm = |queue: &&(Arc<Broker>, i32)| {
             trouble.get(&queue.0.name).is_none_or(|until| *until <= now)
+                && !is_silent(&queue.0.addr)
         };
-        let found = if trouble.is_empty() && tried.is_empty() {
-            Some(at(0))
-        } else {
-            (0..count)
-                .map(at)
-                .find(|q| untried(q) && calm(q))
-                .or_else(|| (0..count).map(at).find(untried))
-        };
+        let found = (0..count)
+            .map(at)
+            .find(|q| untried(q) && calm(q))
+            .or_else(|| (0..count).map(at).find(untried));
         found.cloned()
     }
 }
@@ -89,7 +88,7 @@ mod tests {
         let broker = |name: &str| {
             Arc::new(Broker {
                 name: name.into(),
-                addr: String::new(),
+                addr: format!("addr of {name}"),
             })
         };
         let (a, b) = (broker("a"), broker("b"));
@@ -111,37 +110,25 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_in_trouble_is_passed_over_until_it_is_the_only_one() {
+    fn a_broker_in_trouble_or_silent_is_passed_over_until_it_is_the_only_one() {
         let (selector, entry, route) = (Selector::default(), Entry::default(), route());
+        let next = |tried: &[&str], silent: &str, now| {
+            let tried: Vec<String> = tried.iter().map(ToString::to_string).collect();
+            let chosen = selector.next(&entry, &route, &tried, |addr| addr == silent, now);
+            chosen.map(|(broker, _)| broker.name.clone())
+        };
         let now = Monotonic::from_millis(1_000);
+        let later = now + Duration::from_secs(3);
         selector.avoid("a", now);
         for _ in 0..8 {
-            assert_eq!(selector.next(&entry, &route, &[], now).unwrap().0.name, "b");
+            assert_eq!(next(&[], "", now).unwrap(), "b");
+            assert_eq!(next(&[], "addr of b", later).unwrap(), "a");
         }
-        assert_eq!(
-            selector
-                .next(&entry, &route, &["b".to_owned()], now)
-                .unwrap()
-                .0
-                .name,
-            "a"
-        );
-        assert!(
-            selector
-                .next(&entry, &route, &["a".to_owned(), "b".to_owned()], now)
-                .is_none()
-        );
-        let later = now + Duration::from_secs(3);
-        let names: std::collections::HashSet<_> = (0..8)
-            .map(|_| {
-                selector
-                    .next(&entry, &route, &[], later)
-                    .unwrap()
-                    .0
-                    .name
-                    .clone()
-            })
-            .collect();
+        assert_eq!(next(&["b"], "", now).unwrap(), "a");
+        assert_eq!(next(&["a"], "addr of b", later).unwrap(), "b");
+        assert!(next(&["a", "b"], "", now).is_none());
+        let names: std::collections::HashSet<_> =
+            (0..8).map(|_| next(&[], "", later).unwrap()).collect();
         assert_eq!(names.len(), 2);
     }
 }

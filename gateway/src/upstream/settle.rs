@@ -82,7 +82,7 @@ impl Upstream {
             .with_body(json::to_vec(&request));
         let left = time_left(deadline).ok()?;
         let call = BrokerCall::begin();
-        let response = self.0.client.invoke(&addr, command, left).await;
+        let response = self.invoke(&addr, command, left).await;
         drop(call);
         let response = match response {
             Ok(response) => response,

@@ -16,9 +16,9 @@ pub use list::{ListedGroup, ListedTopic};
 pub use topics::{BrokerTopic, queues_in_all};
 pub(super) use view::{Versioned, View};
 
+use super::silence::PATIENCE;
 use super::{Upstream, mapping};
 use crate::error::{ApiError, Code};
-use futures_util::future::join_all;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -86,7 +86,8 @@ pub(in crate::upstream) fn body<T: DeserializeOwned>(response: &Command) -> Resu
 }
 
 impl Upstream {
-    /// Sends one request to every master at the same time. None is waited for longer than 5 s.
+    /// Sends one question to every master at the same time. None is waited for longer than 5 s, nor longer than 2 s once
+    /// another has answered.
     ///
     /// # Errors
     /// `no_route` when no master is known.
@@ -103,21 +104,25 @@ impl Upstream {
                 nobody()
             });
         }
-        Ok(self.ask_all(&masters.by_name, command, deadline).await)
+        let until = deadline.min(Instant::now() + ANSWER_WAIT);
+        let asked = &masters.by_name;
+        let calls = asked.values().map(|addr| (addr.as_str(), command.clone()));
+        let answers = self.ask_each(calls, false, PATIENCE, until).await;
+        Ok(asked.keys().cloned().zip(answers).collect())
     }
 
-    /// The same for these brokers.
-    async fn ask_all(
+    /// Sends one write to these brokers at the same time. None is waited for longer than 5 s.
+    async fn write_all(
         &self,
         brokers: &BTreeMap<String, String>,
         command: &Command,
         deadline: Instant,
     ) -> Vec<(String, Result<Command, ApiError>)> {
-        let until = deadline.min(Instant::now() + ANSWER_WAIT);
-        let calls = brokers.iter().map(|(name, addr)| async move {
-            (name.clone(), self.call(addr, command.clone(), until).await)
-        });
-        join_all(calls).await
+        let calls = brokers
+            .values()
+            .map(|addr| (addr.as_str(), command.clone()));
+        let answers = self.ask_each(calls, true, ANSWER_WAIT, deadline).await;
+        brokers.keys().cloned().zip(answers).collect()
     }
 
     /// One write at one master.

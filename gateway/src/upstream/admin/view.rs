@@ -186,7 +186,7 @@ impl Upstream {
             .with_body(body);
         let mut offered = Offered::default();
         let mut refusal = None;
-        for (broker, answer) in self.ask_all(&to, &command, deadline).await {
+        for (broker, answer) in self.write_all(&to, &command, deadline).await {
             let response = match answer {
                 Ok(response) => response,
                 Err(error) => {

@@ -475,6 +475,7 @@ async fn a_broker_that_left_is_named_and_its_keys_wait_for_it() {
         let kept = cluster.ns("POST", "/topics/t/messages", &send(there)).await;
         kept.problem(503, "broker_unavailable");
         let sent = cluster.ns("POST", "/topics/t/messages", &send(here)).await;
+        assert_eq!(sent.status, 201, "{}", sent.text());
         assert_eq!(text(&sent.json()["queue"], "broker"), "broker-a");
         tokio::time::sleep(Duration::from_millis(500)).await;
     }

@@ -4,6 +4,7 @@
 
 mod support;
 
+use clock::ManualClock;
 use node::{AdminListen, Context};
 use remoting::{Client, ClientOptions};
 use std::net::SocketAddr;
@@ -112,4 +113,80 @@ async fn one_of_two_is_enough_and_one_that_comes_back_empty_knows_all_within_ten
     gateway.stop().await;
     broker.stop().await.unwrap();
     one.stop().await;
+}
+
+/// A name server that does not know a broker yet says nothing of its queues. They stay where they are all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_key_moves_while_one_name_server_does_not_know_a_broker() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, two) = (name_server(loopback()).await, name_server(loopback()).await);
+    let addrs = [&one, &two].map(|server| server.addr().to_string());
+    let mut brokers = Vec::new();
+    for (name, known_at) in [("broker-a", &addrs[..]), ("broker-b", &addrs[1..])] {
+        let mut config = broker::Config {
+            listen: loopback(),
+            admin_listen: AdminListen::Off,
+            data: dir.path().join(name),
+            namesrv: known_at.to_vec(),
+            name: name.to_owned(),
+            ..broker::Config::default()
+        };
+        config.segment.size = node::ByteSize::mib(64);
+        brokers.push(broker::start(config, &context()).await.unwrap());
+    }
+    let mut config = support::config(&dir);
+    config.namesrv = addrs.to_vec();
+    let time = Arc::new(ManualClock::new(1_800_000_000_000));
+    let gateway = gateway::start(config, &Context::quiet(time.clone()))
+        .await
+        .unwrap();
+    let json = [("Content-Type", "application/json")];
+    let call = async |method: &str, path: &str, body: String| {
+        let body = body.as_bytes();
+        send(gateway.addr(), method, path, &json, body).await
+    };
+    let topic = "/v1/ns/default/topics/t";
+    let end = Instant::now() + SOON;
+    while !call("GET", "/", String::new())
+        .await
+        .text()
+        .contains("broker-b")
+    {
+        assert!(Instant::now() < end);
+    }
+    let made = call("PUT", topic, r#"{"queues":4}"#.to_owned()).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+
+    let messages = format!("{topic}/messages");
+    let home = async |key: usize| {
+        let body = format!(r#"{{"json":{key},"orderingKey":"k{key}"}}"#);
+        let sent = call("POST", &messages, body).await;
+        // Where both name servers that were asked do not know the broker it may be away.
+        if sent.status != 201 {
+            sent.problem(503, "broker_unavailable");
+            return None;
+        }
+        Some(sent.json()["queue"].clone())
+    };
+    let mut homes = Vec::new();
+    for key in 0..8 {
+        homes.push(home(key).await.unwrap());
+    }
+    assert!(homes.iter().any(|queue| queue["broker"] == "broker-b"));
+    for round in 0..12 {
+        // The route is read again behind the first of these.
+        time.advance(Duration::from_secs(11));
+        for _ in 0..2 {
+            for (key, queue) in homes.iter().enumerate() {
+                let now = home(key).await;
+                assert!(now.is_none_or(|now| now == *queue), "key {key}, {round}");
+            }
+        }
+    }
+    gateway.stop().await;
+    for broker in brokers {
+        broker.stop().await.unwrap();
+    }
+    one.stop().await;
+    two.stop().await;
 }

@@ -1,5 +1,7 @@
 //! Topic routes: cached, refreshed in the background every 10 s while in use, and at once when an answer says so.
 
+use super::admin::BrokerTopic;
+use super::admin::topics::route_of;
 use super::{Upstream, mapping};
 use crate::error::ApiError;
 use arc_swap::ArcSwapOption;
@@ -55,6 +57,15 @@ pub struct Gone {
 }
 
 impl Route {
+    /// Takes in the queues of further brokers.
+    fn add(&mut self, more: Route) {
+        self.writable.extend(more.writable);
+        self.writable
+            .sort_by(|a, b| (&a.0.name, a.1).cmp(&(&b.0.name, b.1)));
+        self.readable.extend(more.readable);
+        self.readable.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+
     /// Brokers that `before` had queues on and this has not.
     fn missing(&self, before: &Route) -> Vec<Gone> {
         let here = |broker: &Broker| {
@@ -237,7 +248,7 @@ impl Upstream {
         match response.response_code() {
             ResponseCode::Success => {
                 let mut route = read(&response);
-                route.gone = self.gone_from(&entry, &route, deadline).await;
+                self.complete(topic, &entry, &mut route, deadline).await;
                 let route = Arc::new(route);
                 entry.exists(self.0.options.clock.monotonic());
                 self.store_route(&entry, Arc::clone(&route));
@@ -251,7 +262,8 @@ impl Upstream {
                     entry.exists(self.0.options.clock.monotonic());
                 }
                 let mut route = known.unwrap_or_default();
-                route.gone = self.gone_from(&entry, &route, deadline).await;
+                self.complete(topic, &entry, &mut route, deadline).await;
+                let exists = exists || !route.readable.is_empty();
                 let deleted = !self.0.routes.has(topic, &entry);
                 if !exists && (deleted || route.gone.is_empty()) {
                     self.0.routes.forget_entry(topic, &entry);
@@ -291,21 +303,28 @@ impl Upstream {
         Ok(missing.map(|broker| broker.name.clone()))
     }
 
-    /// What the route before had and this one has not, without brokers that are registered (the topic left them) and
-    /// those that were not for a day.
-    async fn gone_from(&self, entry: &Entry, route: &Route, deadline: Instant) -> Vec<Gone> {
+    /// Completes a route by the brokers that the route before had and this one has not. A name server may not have heard
+    /// of them yet, so those that are registered are asked themselves: who has the topic is in the route, who has not is
+    /// left out. Who is silent, or not registered and was within a day, is gone for a while.
+    async fn complete(&self, topic: &str, entry: &Entry, route: &mut Route, deadline: Instant) {
         let before = entry.known.load_full();
         let mut gone = before.map_or_else(Vec::new, |before| route.missing(&before.1));
-        if gone.is_empty() {
-            return gone;
-        }
-        if let Ok(masters) = self.refresh_masters(deadline).await {
+        if !gone.is_empty()
+            && let Ok(masters) = self.refresh_masters(deadline).await
+        {
             let of_late = self.masters_of_late(&masters);
-            gone.retain(|g| {
-                !masters.by_name.contains_key(&g.broker.name) && of_late.contains(&g.broker.name)
-            });
+            gone.retain(|g| of_late.contains(&g.broker.name));
+            let listed = |g: &Gone| masters.by_name.contains_key(&g.broker.name);
+            if gone.iter().any(listed)
+                && let Ok((found, silent)) = Box::pin(self.topic_now(topic, deadline)).await
+            {
+                let missing = |t: &BrokerTopic| gone.iter().any(|g| g.broker.name == t.broker);
+                let there: Vec<_> = found.into_iter().filter(missing).collect();
+                gone.retain(|g| !listed(g) || silent.contains(&g.broker.name));
+                route.add(route_of(&masters.by_name, &there));
+            }
         }
-        gone
+        route.gone = gone;
     }
 
     fn store_route(&self, entry: &Entry, route: Arc<Route>) {

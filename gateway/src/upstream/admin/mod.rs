@@ -7,7 +7,7 @@
 mod groups;
 mod lag;
 mod list;
-mod topics;
+pub(super) mod topics;
 mod view;
 
 pub use groups::default_group;

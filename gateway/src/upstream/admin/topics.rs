@@ -210,10 +210,7 @@ impl Upstream {
             let wanted = map.counts.into_iter().filter(|(_, count)| *count > 0);
             let wanted = wanted.map(|(name, _)| name).collect();
             let (written, _) = self.topic_now(topic, deadline).await?;
-            let addressed = written
-                .iter()
-                .filter_map(|t| Some((masters.by_name.get(&t.broker)?, t)));
-            self.learn_route(topic, route_of(addressed));
+            self.learn_route(topic, route_of(&masters.by_name, &written));
             let pending = pending(&wanted, &offered.reached);
             return Ok((written, current.is_empty(), pending));
         }
@@ -234,10 +231,7 @@ impl Upstream {
             return Ok(None);
         }
         let masters = self.masters(deadline).await?;
-        let addressed = found
-            .iter()
-            .filter_map(|t| Some((masters.by_name.get(&t.broker)?, t)));
-        Ok(Some(route_of(addressed)))
+        Ok(Some(route_of(&masters.by_name, &found)))
     }
 
     /// Makes a topic with the default number of queues; one that exists is fine. Callers that meet make it once.
@@ -370,10 +364,16 @@ fn spread(
     counts
 }
 
-/// Where these brokers have a topic.
-fn route_of<'a>(brokers: impl Iterator<Item = (&'a String, &'a BrokerTopic)>) -> Route {
+/// Where these brokers have a topic, without those that are not among the masters.
+pub(in crate::upstream) fn route_of(
+    masters: &BTreeMap<String, String>,
+    brokers: &[BrokerTopic],
+) -> Route {
     let mut route = Route::default();
-    for (addr, topic) in brokers {
+    for topic in brokers {
+        let Some(addr) = masters.get(&topic.broker) else {
+            continue;
+        };
         let broker = Arc::new(Broker {
             name: topic.broker.clone(),
             addr: addr.clone(),

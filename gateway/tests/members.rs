@@ -128,3 +128,21 @@ async fn a_broker_that_is_away_is_named() {
     let none = cluster.ns("GET", "/groups/g/members", "").await;
     assert_eq!(none.status, 503, "{}", none.text());
 }
+
+/// A group that somebody uses is not deleted by mistake.
+#[tokio::test]
+async fn a_group_with_members_is_deleted_by_force_only() {
+    let cluster = Cluster::start(1, 1).await;
+    filled(&cluster, 0).await;
+    receive(&cluster, 0, "w-1", 1).await;
+    let refused = cluster.ns("DELETE", "/groups/g", "").await;
+    let problem = refused.problem(409, "group_active");
+    assert_eq!(problem["members"], json!(["w-1"]), "{problem}");
+    assert_eq!(problem["counts"], json!({"inFlight": 0}));
+    let forced = cluster.ns("DELETE", "/groups/g?force=true", "").await;
+    assert_eq!(forced.status, 204, "{}", forced.text());
+    assert_eq!(cluster.ns("PUT", "/groups/g", "{}").await.status, 201);
+    let unused = cluster.ns("DELETE", "/groups/g", "").await;
+    assert_eq!(unused.status, 204, "{}", unused.text());
+    cluster.stop().await;
+}

@@ -47,6 +47,8 @@ async fn a_master_that_was_down_has_the_new_configuration_before_it_delivers() {
     }
     let subscribed = cluster.ns("PUT", "/groups/g/subscriptions/t", "{}").await;
     assert_eq!(subscribed.status, 201, "{}", subscribed.text());
+    cluster.make("/topics/empty", "{}").await;
+    cluster.make("/groups/g/subscriptions/empty", "{}").await;
     assert_eq!(topic_at(&cluster, 0, "t").await.unwrap()["writeQueues"], 3);
     assert_eq!(topic_at(&cluster, 1, "t").await.unwrap()["writeQueues"], 2);
     for i in 0..10 {
@@ -66,8 +68,16 @@ async fn a_master_that_was_down_has_the_new_configuration_before_it_delivers() {
             201,
         ),
         ("PATCH", "/topics/t", r#"{"description":"five"}"#, 200),
-        ("DELETE", "/groups/old", "", 200),
+        ("DELETE", "/groups/old?force=true", "", 200),
     ];
+    for path in ["/groups/old", "/topics/empty"] {
+        let refused = cluster.ns("DELETE", path, "").await;
+        let problem = refused.problem(503, "broker_unavailable");
+        assert!(
+            text(&problem, "detail").starts_with("broker-b cannot be asked"),
+            "{problem}"
+        );
+    }
     for (method, path, body, status) in changes {
         let answer = cluster.ns(method, path, body).await;
         assert_eq!(answer.status, status, "{path}: {}", answer.text());

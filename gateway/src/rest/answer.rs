@@ -71,6 +71,22 @@ pub(super) fn versioned(status: StatusCode, body: Vec<u8>, version: u64) -> Resp
     response
 }
 
+/// For a deletion that is not forced: it is refused where brokers could not be asked.
+///
+/// # Errors
+/// `broker_unavailable` with the brokers that cannot say `what`.
+pub(super) fn all_asked(partial: &[(String, &'static str)], what: &str) -> Result<(), ApiError> {
+    if partial.is_empty() {
+        return Ok(());
+    }
+    let brokers: Vec<&str> = partial.iter().map(|(name, _)| name.as_str()).collect();
+    let detail = format!(
+        "{} cannot be asked {what}; try again when it is back, or delete with ?force=true",
+        brokers.join(", ")
+    );
+    Err(ApiError::new(Code::BrokerUnavailable, detail))
+}
+
 /// Brokers an answer is without, and why; null where none.
 pub(super) fn partial(out: &mut Vec<u8>, brokers: &[(String, &'static str)]) {
     if brokers.is_empty() {

@@ -218,24 +218,7 @@ pub(crate) async fn delete(
         &format!("group '{group}'"),
     )?;
     if !force {
-        let totals = Totals::of(&state.upstream.lag(group, deadline).await?.brokers);
-        if totals.dlq_open > 0 || totals.retrying > 0 {
-            let detail = format!(
-                "group '{group}' has {} open dead letters and {} messages that wait for a retry; deal with them, or delete with ?force=true",
-                totals.dlq_open, totals.retrying
-            );
-            let counts =
-                serde_json::json!({"dlqOpen": totals.dlq_open, "retrying": totals.retrying});
-            return Err(ApiError::new(Code::GroupNotDrained, detail).with("counts", counts));
-        }
-        if totals.in_flight > 0 {
-            let detail = format!(
-                "group '{group}' holds {} messages; wait, or delete with ?force=true",
-                totals.in_flight
-            );
-            return Err(ApiError::new(Code::GroupActive, detail)
-                .with("counts", serde_json::json!({"inFlight": totals.in_flight})));
-        }
+        unused(&state, group, deadline).await?;
     }
     Ok(deleted(
         &state
@@ -243,6 +226,41 @@ pub(crate) async fn delete(
             .delete_group(group, condition, deadline)
             .await?,
     ))
+}
+
+/// Members that a refusal names.
+const NAMED: usize = 10;
+
+/// 409 while a group has messages left or members; 503 where a broker cannot say.
+async fn unused(state: &AppState, group: &str, deadline: Instant) -> Result<(), ApiError> {
+    let lag = state.upstream.lag(group, deadline).await?;
+    let totals = Totals::of(&lag.brokers);
+    if totals.dlq_open > 0 || totals.retrying > 0 {
+        let detail = format!(
+            "group '{group}' has {} open dead letters and {} messages that wait for a retry; deal with them, or delete with ?force=true",
+            totals.dlq_open, totals.retrying
+        );
+        let counts = serde_json::json!({"dlqOpen": totals.dlq_open, "retrying": totals.retrying});
+        return Err(ApiError::new(Code::GroupNotDrained, detail).with("counts", counts));
+    }
+    let some = state.upstream.members(group, "", NAMED, deadline).await?;
+    if totals.in_flight > 0 || !some.members.is_empty() {
+        let members: Vec<&str> = some.members.iter().map(|m| m.client.as_str()).collect();
+        let more = if some.more { " and others" } else { "" };
+        let detail = format!(
+            "group '{group}' holds {} messages, and its members of the last minute are {}{more}; wait, or delete with ?force=true",
+            totals.in_flight,
+            if members.is_empty() {
+                "none".to_owned()
+            } else {
+                members.join(", ")
+            },
+        );
+        return Err(ApiError::new(Code::GroupActive, detail)
+            .with("counts", serde_json::json!({"inFlight": totals.in_flight}))
+            .with("members", members));
+    }
+    answer::all_asked(&lag.partial, "whether the group has messages left")
 }
 
 /// `GET …/groups/{group}/lag`

@@ -8,7 +8,7 @@ use crate::http::Call;
 use crate::page::limit;
 use crate::render::Members;
 use crate::state::AppState;
-use crate::upstream::{Lag, is_of_topic};
+use crate::upstream::{Lag, Partial, is_of_topic, leave_out};
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -104,7 +104,7 @@ async fn lags(
     Ok(found)
 }
 
-/// Groups that have not read all of a topic, with how much is missing.
+/// Groups that have not read all of a topic, with how much is missing, and the brokers that could not be asked.
 ///
 /// # Errors
 /// `no_route`, `broker_unavailable`.
@@ -112,11 +112,17 @@ pub(super) async fn behind(
     state: &AppState,
     topic: &str,
     deadline: Instant,
-) -> Result<Vec<(String, i64)>, ApiError> {
+) -> Result<(Vec<(String, i64)>, Partial), ApiError> {
     let names = subscribers(state, topic, deadline).await?;
-    let lags = lags(state, topic, &names, deadline).await?;
-    let counts = lags
-        .into_iter()
-        .map(|(name, lag)| (name, Totals::of(&lag.brokers).lag()));
-    Ok(counts.filter(|(_, lag)| *lag > 0).collect())
+    let (mut behind, mut partial) = (Vec::new(), Partial::new());
+    for (name, lag) in lags(state, topic, &names, deadline).await? {
+        let left = Totals::of(&lag.brokers).lag();
+        if left > 0 {
+            behind.push((name, left));
+        }
+        for (broker, reason) in lag.partial {
+            leave_out(&mut partial, &broker, reason);
+        }
+    }
+    Ok((behind, partial))
 }

@@ -332,7 +332,7 @@ pub struct SettleOutcome {
 }
 
 /// Brokers left out of an answer, with the reason.
-pub(super) type Partial = Vec<(String, &'static str)>;
+pub(crate) type Partial = Vec<(String, &'static str)>;
 /// Why a broker is left out: it cannot be asked, or does not answer.
 pub(super) const UNREACHABLE: &str = "unreachable";
 /// Why a broker is left out: its version of the group is older than the one this gateway knows.
@@ -350,7 +350,7 @@ pub(super) fn left_out(error: &ApiError, several: bool) -> Option<&'static str> 
 }
 
 /// Names a broker as left out, once.
-pub(super) fn leave_out(partial: &mut Partial, broker: &str, reason: &'static str) {
+pub(crate) fn leave_out(partial: &mut Partial, broker: &str, reason: &'static str) {
     if !partial.iter().any(|(name, _)| name == broker) {
         partial.push((broker.to_owned(), reason));
     }

@@ -29,6 +29,7 @@ pub use consumer::{
     Delivery, Gap, LastError, Lease, PopRequest, Popped, SettleOp, SettleOutcome, SettleStatus,
     Settlement, Wake,
 };
+pub(crate) use consumer::{Partial, leave_out};
 pub use dead_letters::{DeadLetter, DeadPage};
 pub(crate) use decode::Content;
 pub use in_flight::{Holds, InFlightPage, Released};

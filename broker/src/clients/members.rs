@@ -1,6 +1,6 @@
 //! The live members of a group, of either kind, as operators see them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use wire::body::members::{GroupMember, MemberKind, Transport};
 
@@ -33,6 +33,17 @@ impl Broker {
                 MemberKind::Lease => self.with_leases(group, member),
                 MemberKind::Native => member,
             })
+            .collect()
+    }
+
+    /// The gateway of the last call of each live lease member that came through one.
+    pub(crate) fn gateways_of_members(&self, group: &str) -> HashMap<String, String> {
+        let (kinds, now) = (&self.kinds, self.clock.monotonic());
+        let alive = kinds.leases.alive(group, now, kinds.lease_silence);
+        let gateway = |seen: Seen| Some(seen.origin?.gateway?.into_string());
+        alive
+            .into_iter()
+            .filter_map(|(name, seen)| Some((name, gateway(seen)?)))
             .collect()
     }
 

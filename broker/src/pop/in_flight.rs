@@ -132,12 +132,22 @@ pub(crate) fn list_in_flight(
             let Some(next) = next else { break };
             if budget.leases == 0 || budget.scan == 0 || budget.reads == 0 {
                 found.next = Some(place(slot, next));
-                return Ok(json_answer(&found));
+                return Ok(answer(broker, &wanted.group, found));
             }
             at = next;
         }
     }
-    Ok(json_answer(&found))
+    Ok(answer(broker, &wanted.group, found))
+}
+
+/// With the gateways of those members that were heard of lately.
+fn answer(broker: &Broker, group: &str, mut found: InFlight) -> Command {
+    let gateways = broker.gateways_of_members(group);
+    for held in &mut found.leases {
+        let client = held.client.as_deref();
+        held.gateway = client.and_then(|client| gateways.get(client).cloned());
+    }
+    json_answer(&found)
 }
 
 /// Copies leases of a queue from an offset on, and says where to go on.
@@ -205,6 +215,7 @@ fn held(
         first,
         attempt: lease.attempt,
         client: lease.member.as_deref().map(str::to_owned),
+        gateway: None,
         delivered_at_ms: lease.pop_time_ms,
         visible_at_ms: lease.visible_at_ms,
     }))

@@ -110,9 +110,9 @@ fn show(out: &mut Vec<u8>, broker: &str, held: &HeldLease) {
     object.number("offset", held.first.queue_offset);
     object.number("attempt", i64::from(held.attempt));
     object.text_or_null("client", held.client.as_deref());
-    // There are no keys while authentication is off, and a lease does not say through which gateway it was given.
+    // There are no keys while authentication is off.
     object.raw("keyId", b"null");
-    object.raw("gateway", b"null");
+    object.text_or_null("gateway", held.gateway.as_deref());
     object.time("deliveredAt", held.delivered_at_ms);
     object.time("invisibleUntil", held.visible_at_ms);
     object.close();

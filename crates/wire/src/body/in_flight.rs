@@ -43,6 +43,9 @@ pub struct HeldLease {
     /// The member that holds it, where it has a name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
+    /// The gateway of that member's last call, where there was one within `members.lease_silence`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<String>,
     /// When it was delivered, epoch ms.
     pub delivered_at_ms: i64,
     /// Until when nobody else is given it, epoch ms.

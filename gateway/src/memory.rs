@@ -41,6 +41,8 @@ pub struct Budget {
     freed: Notify,
     /// Held by who is served next; it hands itself on in the order of asking.
     next: Mutex<()>,
+    /// Those in line.
+    waiting: AtomicUsize,
     /// The same for each [`Whose`], while somebody waits.
     lines: parking_lot::Mutex<HashMap<String, Arc<Mutex<()>>>>,
 }
@@ -61,6 +63,7 @@ impl Budget {
             used: AtomicUsize::new(0),
             freed: Notify::new(),
             next: Mutex::new(()),
+            waiting: AtomicUsize::new(0),
             lines: parking_lot::Mutex::default(),
         })
     }
@@ -124,10 +127,10 @@ impl Budget {
         }
     }
 
-    /// Whether more than three quarters are held.
+    /// Whether more than three quarters are held, or somebody waits for what is.
     #[must_use]
     pub fn is_short(&self) -> bool {
-        self.used() > self.max / 4 * 3
+        self.used() > self.max / 4 * 3 || self.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// Bytes held.
@@ -186,6 +189,7 @@ impl<'a> Line<'a> {
     fn of(budget: &'a Budget, whose: Whose<'_>) -> Self {
         let key = whose.key();
         let first = Arc::clone(budget.lines.lock().entry(key.clone()).or_default());
+        budget.waiting.fetch_add(1, Ordering::Relaxed);
         Self { budget, key, first }
     }
 }
@@ -193,6 +197,7 @@ impl<'a> Line<'a> {
 impl Drop for Line<'_> {
     fn drop(&mut self) {
         let mut lines = self.budget.lines.lock();
+        self.budget.waiting.fetch_sub(1, Ordering::Relaxed);
         // Given up under the lock: of two that leave at a time, the second sees that it is the last.
         drop(std::mem::take(&mut self.first));
         let unused = |line: &Arc<_>| Arc::strong_count(line) == 1;
@@ -216,6 +221,18 @@ mod tests {
         let first = budget.take(A, 60).await;
         let mut second = budget.take(A, 30).await;
         let wait = Duration::from_secs(1);
+        assert!(budget.is_short());
+        drop(second);
+        second = budget.take(A, 10).await;
+        assert!(!budget.is_short());
+        let waits = async { timeout(wait, budget.take(A, 40)).await.is_err() };
+        let looks = async {
+            tokio::task::yield_now().await;
+            budget.is_short()
+        };
+        assert_eq!(tokio::join!(waits, looks), (true, true));
+        assert!(!budget.is_short());
+        second.set(30);
         assert!(timeout(wait, budget.take(A, 20)).await.is_err());
         second.set(5);
         drop(timeout(wait, budget.take(A, 20)).await.unwrap());

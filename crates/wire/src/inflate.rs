@@ -28,6 +28,15 @@ pub fn inflate(packed: &[u8], limit: usize, what: &'static str) -> Result<Vec<u8
     Ok(bytes)
 }
 
+/// How many bytes [`inflate`] gives, none of them kept; `None` where it fails.
+#[must_use]
+pub fn inflated_size(packed: &[u8], limit: usize) -> Option<usize> {
+    let bound = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    let mut bytes = flate2::read::ZlibDecoder::new(packed).take(bound);
+    let size = std::io::copy(&mut bytes, &mut std::io::sink()).ok()?;
+    usize::try_from(size).ok().filter(|size| *size <= limit)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,6 +52,9 @@ mod tests {
             inflate(&packed, 4_999, "x"),
             Err(WireError::TooLong { .. })
         ));
+        assert_eq!(inflated_size(&packed, 5_000), Some(5_000));
+        assert_eq!(inflated_size(&packed, 4_999), None);
+        assert_eq!(inflated_size(b"no stream", 10), None);
         assert!(matches!(
             inflate(b"no stream", 10, "x"),
             Err(WireError::Malformed { .. })

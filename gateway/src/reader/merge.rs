@@ -15,12 +15,25 @@ use crate::upstream::{Amount, Page, QueueAt, Record, Times};
 
 /// Messages of one page.
 const PAGE_MESSAGES: usize = 64;
-/// Bytes of one page; one larger message is still read.
+/// Bytes of one page; one larger message is still read where there is memory for it.
 const PAGE_BYTES: usize = 256 * 1024;
 /// Entries that one page looks at.
 const PAGE_SCAN: usize = 800;
 /// Pages asked for at once.
 const PARALLEL: usize = 32;
+
+/// A message with its text takes up to 7 bytes for each 3 of its own: a body as base64 has 4.
+const MEMORY: (usize, usize) = (7, 3);
+
+/// The memory for a message of so many bytes and its text.
+pub(crate) fn memory_of(bytes: usize) -> usize {
+    bytes.div_ceil(MEMORY.1).saturating_mul(MEMORY.0)
+}
+
+/// The memory for the text alone.
+pub(crate) fn text_of(bytes: usize) -> usize {
+    memory_of(bytes) - bytes
+}
 
 /// Where pages come from: the brokers, or a test.
 pub(crate) trait Source: Sync {
@@ -112,6 +125,12 @@ pub(crate) struct Merge {
     lanes: Vec<Lane>,
     /// Bytes the buffers may hold together.
     buffer_max: usize,
+    /// Bytes there are for what is read and taken.
+    memory: usize,
+    /// Bytes of the messages taken in this call of [`Merge::take`].
+    out: usize,
+    /// The next message takes so many bytes, for which there is no memory.
+    needed: Option<usize>,
     /// Entries looked at for the filter in this call of [`Merge::take`].
     examined: u64,
     /// Deleted messages passed over and not told yet.
@@ -137,6 +156,9 @@ impl Merge {
             filter,
             lanes: Vec::with_capacity(view.queues.len()),
             buffer_max,
+            memory: usize::MAX,
+            out: 0,
+            needed: None,
             examined: 0,
             deleted: 0,
             deleted_in_all: 0,
@@ -175,6 +197,16 @@ impl Merge {
     pub(crate) fn lenient(mut self) -> Self {
         self.lenient = true;
         self
+    }
+
+    /// With so many bytes for what is read and taken. A message beyond a page is read only where it fits with its text.
+    pub(crate) fn within(&mut self, memory: usize) {
+        self.memory = memory;
+    }
+
+    /// Nothing was taken, because the next message takes so many bytes: [`memory_of`] is to be had first.
+    pub(crate) fn needed(&self) -> Option<usize> {
+        self.needed
     }
 
     /// The offsets reached, queue by queue.
@@ -248,7 +280,7 @@ impl Merge {
     ) -> Result<Vec<Arc<Record>>, ApiError> {
         let mut taken: Vec<Arc<Record>> = Vec::new();
         let mut bytes = 0;
-        self.examined = 0;
+        (self.examined, self.out, self.needed) = (0, 0, None);
         self.prime(source, deadline).await?;
         while taken.len() < limits.items {
             let Some(index) = self.next_lane() else { break };
@@ -259,7 +291,10 @@ impl Merge {
                 let wanted = limits.items - taken.len();
                 let scan = usize::try_from(limits.scan.saturating_sub(self.examined))
                     .unwrap_or(usize::MAX);
-                self.fetch(source, index, wanted, scan, deadline).await?;
+                let large = self.fetch(source, index, wanted, scan, deadline).await?;
+                if large.is_some_and(|bytes| !self.make_room(bytes)) {
+                    break;
+                }
                 continue;
             };
             let size = first.content.body.len();
@@ -268,6 +303,7 @@ impl Merge {
             }
             bytes += size;
             if let Some(record) = self.lanes[index].buffer.pop_front() {
+                self.out += record.bytes;
                 taken.push(record);
             }
             if self.filter.is_none() && taken.len() as u64 >= limits.scan {
@@ -347,6 +383,7 @@ impl Merge {
             let one = Amount {
                 messages: 1,
                 bytes: 1,
+                room: usize::MAX,
                 scan: 1,
                 tags: None,
                 wait: std::time::Duration::ZERO,
@@ -381,18 +418,41 @@ impl Merge {
         wanted: usize,
         scan: usize,
         deadline: Instant,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Option<usize>, ApiError> {
         let fetched = match self.order {
             Order::Ascending => self.forward(source, index, wanted, scan, deadline).await,
             Order::Descending => self.backward(source, index, scan, deadline).await,
         };
-        if let Err(error) = fetched {
-            return self.fail(index, error);
+        match fetched {
+            Ok(None) => self.evict(index),
+            Ok(large) => return Ok(large),
+            Err(error) => self.fail(index, error)?,
         }
-        self.evict(index);
-        Ok(())
+        Ok(None)
     }
 
+    /// The most that one message may take: a page in any case.
+    fn room(&self) -> usize {
+        let left = self.memory.saturating_sub(self.ahead() + self.out);
+        (left / MEMORY.0 * MEMORY.1).max(PAGE_BYTES)
+    }
+
+    /// For a next message of so many bytes, by forgetting what was read ahead; false where that does not help.
+    fn make_room(&mut self, bytes: usize) -> bool {
+        if self.out > 0 {
+            return false;
+        }
+        if self.ahead() == 0 {
+            self.needed = Some(bytes);
+            return false;
+        }
+        for index in 0..self.lanes.len() {
+            self.forget(index);
+        }
+        true
+    }
+
+    /// The size of the next message where there is no room for it.
     async fn forward(
         &mut self,
         source: &impl Source,
@@ -400,7 +460,7 @@ impl Merge {
         wanted: usize,
         scan: usize,
         deadline: Instant,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Option<usize>, ApiError> {
         let open = self
             .lanes
             .iter()
@@ -418,19 +478,20 @@ impl Merge {
         let amount = Amount {
             messages,
             bytes: PAGE_BYTES,
+            room: self.room(),
             scan: scan.min(PAGE_SCAN).min(left),
             tags,
             wait: std::time::Duration::ZERO,
         };
         let Some(at) = self.view.at(index, lane.at) else {
-            return Ok(());
+            return Ok(None);
         };
         let page = source.page(at, amount, deadline).await?;
         let lane = &mut self.lanes[index];
-        if page.next <= lane.at && page.records.is_empty() {
+        if page.next <= lane.at && page.records.is_empty() && page.large.is_none() {
             // The broker has less than it said: nothing more is to be had here now.
             lane.end = lane.at.min(lane.end);
-            return Ok(());
+            return Ok(None);
         }
         if self.filter.is_some() {
             self.examined += u64::try_from(page.next.min(lane.end) - lane.at).unwrap_or(0);
@@ -448,17 +509,18 @@ impl Merge {
         }
         lane.at = page.next.min(lane.end).max(lane.at);
         lane.bound = page.next_stored_at_ms;
-        Ok(())
+        Ok(page.large.filter(|_| page.next < lane.end))
     }
 
-    /// Reads the messages just below, a window that fits one page.
+    /// Reads the messages just below, a window that fits one page. The size of the next message where there is no room
+    /// for it.
     async fn backward(
         &mut self,
         source: &impl Source,
         index: usize,
         scan: usize,
         deadline: Instant,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Option<usize>, ApiError> {
         let tags = self.filter.as_ref().map(TagFilter::expression);
         let lane = &self.lanes[index];
         let most = if tags.is_some() {
@@ -472,12 +534,13 @@ impl Merge {
         let amount = Amount {
             messages: span.min(256),
             bytes: PAGE_BYTES,
+            room: self.room(),
             scan: span,
             tags,
             wait: std::time::Duration::ZERO,
         };
         let Some(at) = self.view.at(index, low) else {
-            return Ok(());
+            return Ok(None);
         };
         let page = source.page(at, amount, deadline).await?;
         let lane = &mut self.lanes[index];
@@ -485,15 +548,19 @@ impl Merge {
             // Retention has passed this far: what is below is gone, the rest of the window is read anew.
             lane.end = lane.end.max(page.next.min(lane.at));
             lane.bound = None;
-            return Ok(());
+            return Ok(None);
         }
-        if page.next < lane.at && page.next > low && span > 1 {
+        let cut = page.next > low || page.large.is_some();
+        if page.next < lane.at && cut && span > 1 {
             lane.window = (i64::try_from(span).unwrap_or(2) / 2).max(1);
-            return Ok(());
+            return Ok(None);
+        }
+        if page.large.is_some() {
+            return Ok(page.large);
         }
         if page.next <= low {
             lane.end = lane.at;
-            return Ok(());
+            return Ok(None);
         }
         if self.filter.is_some() {
             self.examined += span as u64;
@@ -512,7 +579,7 @@ impl Merge {
             let (_, bound) = self.look(source, index, deadline).await;
             self.lanes[index].bound = bound?;
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Over the bound, what would be taken last is forgotten; it is read again when its turn comes.
@@ -531,10 +598,17 @@ impl Merge {
                 .filter(|(i, lane)| *i != keep && !lane.buffer.is_empty())
                 .max_by_key(|(_, lane)| lane.buffer.front().map(|r| sign * r.stored_at_ms));
             let Some((index, _)) = last else { return };
-            let place = self.place(&self.lanes[index]);
-            let lane = &mut self.lanes[index];
-            held -= lane.bytes();
-            lane.bound = lane.buffer.front().map(|r| r.stored_at_ms);
+            held -= self.lanes[index].bytes();
+            self.forget(index);
+        }
+    }
+
+    /// What was read ahead of a queue is read again when its turn comes.
+    fn forget(&mut self, index: usize) {
+        let place = self.place(&self.lanes[index]);
+        let lane = &mut self.lanes[index];
+        if let Some(first) = lane.buffer.front() {
+            lane.bound = Some(first.stored_at_ms);
             (lane.at, lane.buffer) = (place, VecDeque::new());
         }
     }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::filter::TagFilter;
-use super::merge::{Limits, Merge, Order, Source};
+use super::merge::{Limits, Merge, Order, Source, memory_of};
 use super::view::{QueueView, TopicView};
 use crate::error::{ApiError, Code};
 use crate::upstream::{Amount, Page, QueueAt, Record, Times};
@@ -87,6 +87,10 @@ impl Source for Memory {
                 && (page.records.len() >= amount.messages
                     || (!page.records.is_empty() && bytes + size > amount.bytes))
             {
+                break;
+            }
+            if wanted && page.records.is_empty() && *size > amount.room {
+                page.large = Some(*size + 600);
                 break;
             }
             if wanted {
@@ -314,4 +318,56 @@ fn a_broker_that_is_down_fails_a_strict_merge_and_is_left_out_of_a_lenient_one()
             (vec![2, 0], false, vec![Arc::from("b")])
         );
     });
+}
+
+#[test]
+fn a_message_beyond_the_memory_is_waited_for_with_nothing_held_and_comes_in_its_place() {
+    const MEMORY: usize = 512 << 10;
+    // Every queue, and times of several queues in turn and at once.
+    let size = |at: usize| {
+        if at.is_multiple_of(3) {
+            700_000
+        } else {
+            30_000
+        }
+    };
+    let queue = |id: usize| (0..7).map(move |at| ((at + id / 2) as i64, true, size(at + id)));
+    let memory = Memory::new((0..4).map(|id| queue(id).collect()).collect());
+    for order in [Order::Ascending, Order::Descending] {
+        let (mut places, ends) = match order {
+            Order::Ascending => (vec![0; 4], memory.ends()),
+            Order::Descending => (memory.ends(), vec![0; 4]),
+        };
+        let (mut got, mut room, mut waits) = (Vec::new(), MEMORY, 0);
+        run(async {
+            loop {
+                let mut merge = Merge::new(memory.view(), order, None, &places, &ends, MEMORY / 2);
+                merge.within(room);
+                let limits = Limits {
+                    items: 9,
+                    bytes: 192 << 10,
+                    scan: 99,
+                };
+                let taken = merge.take(&memory, limits, soon()).await.unwrap();
+                let held = taken.iter().map(|r| r.bytes).sum::<usize>() + merge.ahead();
+                assert!(held <= room, "{held} bytes");
+                got.extend(taken.iter().map(|r| (r.stored_at_ms, r.queue_id, r.offset)));
+                places = merge.places();
+                room = merge.needed().map_or(MEMORY, memory_of);
+                if merge.needed().is_some() {
+                    assert_eq!(held, 0);
+                    waits += 1;
+                }
+                if merge.is_done() {
+                    break;
+                }
+            }
+        });
+        let mut want = expected(&memory.queues, false);
+        if order == Order::Descending {
+            want.reverse();
+        }
+        assert_eq!(got, want);
+        assert!(waits > 0 && waits <= 10, "{waits} waits");
+    }
 }

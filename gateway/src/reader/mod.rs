@@ -17,7 +17,7 @@ pub(crate) use cursor::{Cursor, Floor};
 pub(crate) use feed::Gap;
 pub(crate) use feed::{Chunk, Feed, FeedOptions, GapReason, Room, State, Wanted};
 pub(crate) use filter::TagFilter;
-pub(crate) use merge::{Limits, Merge, Order};
+pub(crate) use merge::{Limits, Merge, Order, memory_of};
 pub(crate) use origin::{Origin, Until, ends, starts};
 pub(crate) use ring::Text;
 pub(crate) use tail::Tails;

@@ -277,6 +277,7 @@ async fn look_back(
             let amount = Amount {
                 messages: span,
                 bytes: 1,
+                room: usize::MAX,
                 scan: span,
                 tags,
                 wait: Duration::ZERO,

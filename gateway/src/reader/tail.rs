@@ -383,6 +383,7 @@ async fn follow(
         let amount = Amount {
             messages: POLL_MESSAGES,
             bytes: POLL_BYTES,
+            room: usize::MAX,
             scan: 800,
             tags: None,
             wait: POLL,

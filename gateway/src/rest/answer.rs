@@ -45,8 +45,28 @@ pub(super) async fn room(
     bytes: usize,
     deadline: Instant,
 ) -> Result<Held, ApiError> {
-    let taken = tokio::time::timeout_at(deadline, state.answers.take_part(whose, bytes)).await;
-    taken.map_err(|_| {
+    taken(state, state.answers.take_part(whose, bytes), deadline).await
+}
+
+/// The same for all of `bytes`, or all there is.
+///
+/// # Errors
+/// As [`room`].
+pub(super) async fn room_of(
+    state: &AppState,
+    whose: Whose<'_>,
+    bytes: usize,
+    deadline: Instant,
+) -> Result<Held, ApiError> {
+    taken(state, state.answers.take(whose, bytes), deadline).await
+}
+
+async fn taken(
+    state: &AppState,
+    take: impl Future<Output = Held>,
+    deadline: Instant,
+) -> Result<Held, ApiError> {
+    tokio::time::timeout_at(deadline, take).await.map_err(|_| {
         let detail = "clients have yet to take as many bytes of messages as the gateway may hold; try again, or use \
                       another gateway";
         ApiError::new(Code::Overloaded, detail).with("limit", state.config.answers_max.bytes())

@@ -6,7 +6,9 @@ use crate::http::Call;
 use crate::memory::{Held, Whose};
 use crate::page::limit;
 use crate::params::Query;
-use crate::reader::{self, Cursor, Floor, Limits, Merge, Opened, Order, Origin, TagFilter, Until};
+use crate::reader::{
+    self, Cursor, Floor, Limits, Merge, Opened, Order, Origin, TagFilter, Until, memory_of,
+};
 use crate::render::{BodyFormat, Members, record};
 use crate::state::AppState;
 use crate::upstream::Record;
@@ -148,6 +150,8 @@ struct Found {
     caught_up: bool,
     scanned: u64,
     deleted: u64,
+    /// Nothing was read, because the first message takes so many bytes.
+    needed: Option<usize>,
 }
 
 /// Reads, and where there is nothing waits for an arrival in any queue and reads on.
@@ -161,9 +165,7 @@ async fn read(
     let mut origin = wanted.origin.clone();
     let (mut scanned, mut place, mut pace) = (0, None, PACE.0);
     loop {
-        let held =
-            answer::room(state, Whose::Topic(topic), BYTES_MAX + BUFFER_MAX, deadline).await?;
-        let mut found = once(state, topic, wanted, &origin, held.bytes(), deadline).await?;
+        let (mut found, held) = whole(state, topic, wanted, &origin, deadline).await?;
         found.scanned += scanned;
         let enough =
             !found.items.is_empty() || found.deleted > 0 || wanted.order == Order::Descending;
@@ -192,12 +194,43 @@ async fn read(
     }
 }
 
+/// What there is at a place. A message larger than the memory at hand is read once there is as much for it.
+async fn whole(
+    state: &AppState,
+    topic: &str,
+    wanted: &Wanted,
+    origin: &Origin,
+    deadline: Instant,
+) -> Result<(Found, Held), ApiError> {
+    let whose = Whose::Topic(topic);
+    let mut held = answer::room(state, whose, BYTES_MAX + BUFFER_MAX, deadline).await?;
+    let mut memory = held.bytes();
+    loop {
+        let found = once(
+            state,
+            topic,
+            wanted,
+            origin,
+            (held.bytes(), memory),
+            deadline,
+        )
+        .await?;
+        let Some(needed) = found.needed else {
+            return Ok((found, held));
+        };
+        drop((found, held));
+        memory = memory_of(needed);
+        held = answer::room_of(state, whose, memory, deadline).await?;
+    }
+}
+
+/// `held` is the memory for all; what a single message has to fit is more where that is the whole budget and too little.
 async fn once(
     state: &AppState,
     topic: &str,
     wanted: &Wanted,
     origin: &Origin,
-    memory: usize,
+    (held, memory): (usize, usize),
     deadline: Instant,
 ) -> Result<Found, ApiError> {
     let mut named = Vec::new();
@@ -241,7 +274,7 @@ async fn once(
     let limits = Limits {
         items,
         // A third is for the answer, the rest for what is read ahead.
-        bytes: BYTES_MAX.min(memory / 3),
+        bytes: BYTES_MAX.min(held / 3),
         scan: wanted.scan,
     };
     let mut merge = Merge::new(
@@ -250,8 +283,9 @@ async fn once(
         wanted.filter.clone(),
         &starts,
         &ends,
-        BUFFER_MAX.min(memory / 3 * 2),
+        BUFFER_MAX.min(held / 3 * 2),
     );
+    merge.within(memory);
     let items = merge.take(&state.upstream, limits, deadline).await?;
     let deleted = merge.take_deleted();
     if wanted.strict && deleted > 0 {
@@ -264,6 +298,7 @@ async fn once(
     Ok(Found {
         items,
         cursor,
+        needed: merge.needed(),
         caught_up: merge.is_done(),
         scanned: merge.passed(),
         deleted,

@@ -210,7 +210,7 @@ impl Upstream {
 /// `internal` for an answer that cannot be read.
 fn letters(body: &Bytes, broker: &str) -> Result<Vec<(i64, DeadLetter)>, ApiError> {
     let letter = |record: RecordView<'_>| {
-        let (content, _) = decode::content(&record, body);
+        let content = decode::content(&record, body);
         (record.queue_offset, letter(&record, broker, content))
     };
     RecordView::each(body)

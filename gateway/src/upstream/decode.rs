@@ -8,12 +8,12 @@ use crate::receipt::ReceiptKeys;
 use crate::render::guess_content_type;
 use bytes::Bytes;
 use wire::Command;
-use wire::inflate::inflate;
+use wire::inflate::{inflate, inflated_size};
 use wire::message::record::RecordView;
 use wire::message::{flags, names};
 
 /// A compressed body may not grow beyond this: no message that a gateway takes is larger.
-const INFLATED_MAX: usize = 16 * 1_024 * 1_024;
+pub(super) const INFLATED_MAX: usize = 16 * 1_024 * 1_024;
 
 /// What a delivery needs besides the answer.
 pub(super) struct Context<'a> {
@@ -191,9 +191,37 @@ impl Content {
     }
 }
 
-/// The content of a record, and how many bytes were inflated for it.
-pub(super) fn content(record: &RecordView<'_>, source: &Bytes) -> (Content, usize) {
-    let (body, inflated) = body(record, source);
+/// The content of a record, and how many bytes were inflated for it; `None` where those were more than `max`.
+pub(super) fn content_within(
+    record: &RecordView<'_>,
+    source: &Bytes,
+    max: usize,
+) -> Option<(Content, usize)> {
+    let (body, inflated) = body(record, source, max)?;
+    Some((with_body(record, body), inflated))
+}
+
+/// The content of a record.
+pub(super) fn content(record: &RecordView<'_>, source: &Bytes) -> Content {
+    let whole = body(record, source, INFLATED_MAX);
+    let body = whole.map_or_else(|| source.slice_ref(record.body), |(body, _)| body);
+    with_body(record, body)
+}
+
+/// What [`Content::bytes`] is for a record at most; its body is inflated and not kept.
+pub(super) fn bytes_of(record: &RecordView<'_>, source: &Bytes) -> usize {
+    let stored = with_body(record, source.slice_ref(record.body));
+    let body = if is_deflated(record) {
+        inflated_size(record.body, INFLATED_MAX).unwrap_or(INFLATED_MAX)
+    } else {
+        record.body.len()
+    };
+    // A content type is guessed by the body.
+    const TYPE_MAX: usize = 64;
+    stored.bytes() - record.body.len() + body + TYPE_MAX
+}
+
+fn with_body(record: &RecordView<'_>, body: Bytes) -> Content {
     let mut content = Content {
         message_id: String::new(),
         topic: record.topic.to_owned(),
@@ -249,7 +277,7 @@ pub(super) fn content(record: &RecordView<'_>, source: &Bytes) -> (Content, usiz
     if content.content_type.is_empty() {
         content.content_type = guess_content_type(&content.body).to_owned();
     }
-    (content, inflated)
+    content
 }
 
 /// Whether a native client compressed the body with zlib.
@@ -260,19 +288,19 @@ pub(super) fn is_deflated(record: &RecordView<'_>) -> bool {
     record.sys_flag & flags::COMPRESSED != 0 && (kind == 0 || kind == ZLIB)
 }
 
-/// The body, inflated where it is deflated, and the bytes inflated for it. Other compressions, and what cannot be inflated
-/// within the bound, are given as they are.
-fn body(record: &RecordView<'_>, source: &Bytes) -> (Bytes, usize) {
+/// The body, inflated where it is deflated, and the bytes inflated for it; `None` where they are more than `max`. Other
+/// compressions, and what cannot be inflated within the bound of a message, are given as they are.
+fn body(record: &RecordView<'_>, source: &Bytes, max: usize) -> Option<(Bytes, usize)> {
     if !is_deflated(record) {
-        return (source.slice_ref(record.body), 0);
+        return Some((source.slice_ref(record.body), 0));
     }
-    match inflate(record.body, INFLATED_MAX, "body") {
+    match inflate(record.body, max.min(INFLATED_MAX), "body") {
         Ok(mut out) => {
             out.shrink_to_fit();
             let inflated = out.len();
-            (out.into(), inflated)
+            Some((out.into(), inflated))
         }
         // How far it went is not known.
-        Err(_) => (source.slice_ref(record.body), INFLATED_MAX),
+        Err(_) => (max >= INFLATED_MAX).then(|| (source.slice_ref(record.body), INFLATED_MAX)),
     }
 }

@@ -74,6 +74,8 @@ pub(super) async fn read_at<T: Send + 'static>(
 #[derive(Debug)]
 pub(super) struct InflateRoom {
     left: usize,
+    /// How many the first may have.
+    first: usize,
     used: bool,
 }
 
@@ -81,29 +83,30 @@ impl InflateRoom {
     pub(super) fn new(bytes: usize) -> Self {
         Self {
             left: bytes,
+            first: decode::INFLATED_MAX,
             used: false,
         }
+    }
+
+    /// A first one has to fit as well, in so many bytes.
+    pub(super) fn with_first(self, first: usize) -> Self {
+        Self { first, ..self }
     }
 
     /// For no inflated body at all.
     pub(super) fn none() -> Self {
         Self {
             left: 0,
+            first: 0,
             used: true,
         }
     }
 
-    /// The content of the next record; `None` once its body inflates beyond what is left. A first one fits in any case.
+    /// The content of the next record; `None` once its body inflates beyond what is left.
     pub(super) fn content(&mut self, record: &RecordView<'_>, source: &Bytes) -> Option<Content> {
-        if self.used && self.left == 0 && decode::is_deflated(record) {
-            return None;
-        }
-        let (content, inflated) = decode::content(record, source);
-        let left = self.left.checked_sub(inflated);
-        if left.is_none() && self.used {
-            return None;
-        }
-        (self.left, self.used) = (left.unwrap_or(0), true);
+        let max = if self.used { self.left } else { self.first };
+        let (content, inflated) = decode::content_within(record, source, max)?;
+        (self.left, self.used) = (self.left.saturating_sub(inflated), true);
         Some(content)
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use wire::message::record::RecordView;
 use wire::{Command, RequestCode, ResponseCode};
 
-use super::decode::Content;
+use super::decode::{self, Content};
 use super::inflating::{InflateRoom, unreadable};
 use super::{Upstream, mapping};
 use crate::error::ApiError;
@@ -91,8 +91,10 @@ pub(crate) struct QueueAt {
 pub(crate) struct Amount<'a> {
     /// Messages, 1–256 (times: 800).
     pub(crate) messages: usize,
-    /// Bytes; a first larger message is still given.
+    /// Bytes; a first larger message is still given, up to `room`.
     pub(crate) bytes: usize,
+    /// What a first message may take in memory, bytes.
+    pub(crate) room: usize,
     /// Entries looked at, at most 800.
     pub(crate) scan: usize,
     /// Tags as the broker reads them (it compares hashes); none = all.
@@ -111,6 +113,8 @@ pub(crate) struct Page {
     pub(crate) next_stored_at_ms: Option<i64>,
     /// Messages between the offset asked for and `next` that retention has deleted.
     pub(crate) deleted: u64,
+    /// What the message at `next` takes in memory, bytes, where it is a first one that takes more than the room.
+    pub(crate) large: Option<usize>,
 }
 
 /// What a read of store times gave.
@@ -149,8 +153,8 @@ impl Upstream {
             ..Page::default()
         };
         let (body, broker) = (response.body.to_bytes(), Arc::clone(&at.broker));
-        let bytes = amount.bytes;
-        let read = move || filled(page, &body, &broker, bytes);
+        let (bytes, room) = (amount.bytes, amount.room);
+        let read = move || filled(page, &body, &broker, bytes, room);
         self.reading(&response.body.to_bytes(), until, read).await
     }
 
@@ -203,17 +207,27 @@ impl Upstream {
 }
 
 /// The page with the records of an answer. It ends before a body that inflates beyond `bytes` in all, which the broker
-/// did not count; a first one is given in any case.
+/// did not count; a first one is given if it fits the room.
 ///
 /// # Errors
 /// `internal` for an answer that cannot be read.
-fn filled(mut page: Page, body: &Bytes, broker: &Arc<str>, bytes: usize) -> Result<Page, ApiError> {
-    let mut room = InflateRoom::new(bytes);
+fn filled(
+    mut page: Page,
+    body: &Bytes,
+    broker: &Arc<str>,
+    bytes: usize,
+    room: usize,
+) -> Result<Page, ApiError> {
+    let mut inflate = InflateRoom::new(bytes).with_first(room);
     for record in RecordView::each(body) {
         let record = record.map_err(|_| unreadable())?;
-        let Some(content) = room.content(&record, body) else {
+        let first = page.records.is_empty();
+        let content = inflate.content(&record, body);
+        let fits = |content: &Content| !first || content.bytes() + OVERHEAD <= room;
+        let Some(content) = content.filter(fits) else {
             page.next = record.queue_offset;
             page.next_stored_at_ms = Some(record.store_ts_ms);
+            page.large = first.then(|| decode::bytes_of(&record, body) + OVERHEAD);
             break;
         };
         page.records.push(Arc::new(Record {
@@ -300,7 +314,32 @@ mod tests {
             next: 9,
             ..Page::default()
         };
-        filled(whole, &records.concat().into(), &"a".into(), bytes).unwrap()
+        let body = records.concat().into();
+        filled(whole, &body, &"a".into(), bytes, usize::MAX).unwrap()
+    }
+
+    #[test]
+    fn a_first_message_beyond_the_room_is_measured_and_not_given() {
+        let records: Vec<_> = (5..7).map(|at| stored(at, 100_000, "")).collect();
+        let body = records.concat().into();
+        let within = |room| filled(Page::default(), &body, &"a".into(), 10, room).unwrap();
+        let none = within(99_000);
+        assert_eq!(
+            (none.records.len(), none.next, none.next_stored_at_ms),
+            (0, 5, Some(105))
+        );
+        let large = none.large.unwrap();
+        assert!((100_000..102_000).contains(&large), "{large}");
+        let one = within(large);
+        assert_eq!((one.records.len(), one.next, one.large), (1, 6, None));
+        let bomb = filled(
+            Page::default(),
+            &stored(5, 17 << 20, "").into(),
+            &"a".into(),
+            10,
+            1 << 20,
+        );
+        assert!(bomb.unwrap().large.unwrap() > 16 << 20);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{CALL, CHUNK_BYTES, CHUNK_MESSAGES, CHUNK_ROOM, Chunk, Feed, GapReason, Room, Wanted};
 use crate::error::{ApiError, Code};
 use crate::memory::Whose;
-use crate::reader::merge::{Limits, Merge, Order};
+use crate::reader::merge::{Limits, Merge, Order, memory_of};
 use crate::reader::view::{self, Opened};
 
 /// Bytes read ahead while catching up.
@@ -19,7 +19,8 @@ const STEP_SCAN: u64 = 20_000;
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Feed {
-    /// A step towards the live tail: old messages from the brokers. `None` = look again.
+    /// A step towards the live tail: old messages from the brokers. `None` = look again, such as with the memory that the
+    /// next message was found to need.
     pub(super) async fn catch_up(&mut self, wanted: Wanted) -> Result<Option<Chunk>, ApiError> {
         // What was read ahead is forgotten rather than held while it waits for a turn, or while there is no memory for
         // more: those who have a turn may wait for that very memory.
@@ -30,9 +31,10 @@ impl Feed {
                 self.turn().await
             }
         };
+        let memory = BUFFER_MAX + CHUNK_ROOM + memory_of(self.large);
         let kept = self.merge.take().filter(|(m, _)| !m.is_done());
         let kept = kept.and_then(|(merge, mut held)| {
-            let missing = (BUFFER_MAX + CHUNK_ROOM).saturating_sub(held.bytes());
+            let missing = memory.saturating_sub(held.bytes());
             held.grow(missing).then_some((merge, held))
         });
         let (mut merge, held, deadline) = match kept {
@@ -40,7 +42,7 @@ impl Feed {
             None => {
                 let answers = &self.state.answers;
                 let held = answers
-                    .take(Whose::Topic(&self.options.topic), BUFFER_MAX + CHUNK_ROOM)
+                    .take(Whose::Topic(&self.options.topic), memory)
                     .await;
                 let deadline = Instant::now() + CALL;
                 match self.new_merge(deadline).await? {
@@ -65,7 +67,14 @@ impl Feed {
             scan: STEP_SCAN,
         };
         let before = merge.places();
+        // Also where that is more than the whole budget, and the whole is held.
+        merge.within(memory);
         let records = merge.take(&self.state.upstream, limits, deadline).await?;
+        let needed = merge.needed();
+        // The next one may be as large, or is what was read ahead.
+        let largest = records.iter().map(|r| r.bytes).filter(|b| *b > CHUNK_ROOM);
+        let ahead = Some(merge.ahead()).filter(|b| *b > BUFFER_MAX + CHUNK_ROOM);
+        self.large = needed.or(largest.chain(ahead).max()).unwrap_or(0);
         let (places, deleted, stuck) = (
             merge.places(),
             merge.take_deleted(),
@@ -92,7 +101,8 @@ impl Feed {
         };
         let (count, bytes) = chunk.text.as_ref().map_or((0, 0), |t| (t.count, t.bytes));
         let more = wanted.max > count && wanted.bytes.is_none_or(|left| left > bytes);
-        if more && !stuck && !merge.is_done() && !self.state.answers.is_short() {
+        let stays = more && needed.is_none() && !stuck && !merge.is_done();
+        if stays && !self.state.answers.is_short() {
             // More is wanted soon: what was read ahead is kept for it while there is enough for others.
             let ahead = self.state.answers.hold(merge.ahead());
             self.merge = Some((merge, ahead));
@@ -101,7 +111,7 @@ impl Feed {
         if chunk.text.is_some() || !chunk.gaps.is_empty() {
             return Ok(Some(chunk));
         }
-        if before == places {
+        if before == places && needed.is_none() {
             tokio::time::sleep(PAUSE).await;
         }
         Ok(None)

@@ -100,6 +100,7 @@ impl Feed {
                 let amount = Amount {
                     messages: span,
                     bytes: 1,
+                    room: usize::MAX,
                     scan: span,
                     tags: Some(filter.expression()),
                     wait: Duration::ZERO,

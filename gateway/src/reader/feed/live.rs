@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{CHUNK_BYTES, Chunk, Feed, GapReason, Step, Wanted};
+use super::{CHUNK_BYTES, Chunk, Feed, GapReason, Room, Step, Wanted};
 use crate::reader::ring::{Batch, Ring, wants};
 use crate::upstream::Record;
 
 impl Feed {
     /// One batch of the ring.
     pub(super) async fn plain(&mut self, wanted: Wanted) -> Step {
-        let mut free = None;
+        let mut free: Option<(Room, usize)> = None;
         loop {
             let (batch, number) = match self.batch() {
                 Ok(found) => found,
@@ -21,8 +21,14 @@ impl Feed {
                     None => continue,
                 }
             }
-            let Some(room) = free.take() else {
-                free = Some(self.room().await);
+            let largest = batch.records.iter().map(|r| r.bytes).max().unwrap_or(0);
+            if free.as_ref().is_none_or(|(_, of)| *of < largest) {
+                // Nothing is held while it waits for more.
+                drop(free.take());
+                free = Some((self.room(largest).await, largest));
+                continue;
+            }
+            let Some((room, _)) = free.take() else {
                 continue;
             };
             let at = self.place(batch.queue);
@@ -39,7 +45,7 @@ impl Feed {
                     self.move_to(batch.queue, batch.to);
                     self.number = Some(number + 1);
                     if text.count == 0 {
-                        free = Some(room);
+                        free = Some((room, largest));
                         continue;
                     }
                     let cursor = if self.aligned {
@@ -78,7 +84,7 @@ impl Feed {
             if !taken.is_empty() {
                 return Step::Give(self.given(&taken, Vec::new()).within(room));
             }
-            free = Some(room);
+            free = Some((room, largest));
         }
     }
 

@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::filter::TagFilter;
-use super::merge::Merge;
+use super::merge::{Merge, text_of};
 use super::origin::{self, Origin};
 use super::pace::Pace;
 use super::ring::{Text, encode};
@@ -136,6 +136,8 @@ pub(crate) struct Feed {
     known: usize,
     /// What was read ahead while catching up, and its memory.
     merge: Option<(Merge, Held)>,
+    /// Bytes of a message that did not fit what is taken for a step, until it is given; else 0.
+    large: usize,
     pace: Option<Pace>,
     told: State,
 }
@@ -178,6 +180,7 @@ impl Feed {
             aligned: false,
             known: 0,
             merge: None,
+            large: 0,
             told: State::Active,
             tail,
         };
@@ -295,15 +298,18 @@ impl Feed {
         }
     }
 
-    /// Room for a chunk. Messages stay with the broker, and the ring goes on, while clients have yet to take as many as
+    /// Room for a chunk whose largest message takes so many bytes. Messages stay with the broker, and the ring goes on, while clients have yet to take as many as
     /// the socket or the gateway may hold.
-    async fn room(&self) -> Room {
+    async fn room(&self, largest: usize) -> Room {
         let turn = self.turn().await;
         Room {
             held: self
                 .state
                 .answers
-                .take(Whose::Topic(&self.options.topic), CHUNK_ROOM)
+                .take(
+                    Whose::Topic(&self.options.topic),
+                    CHUNK_ROOM.max(text_of(largest)),
+                )
                 .await,
             _turn: turn,
         }
@@ -373,6 +379,7 @@ mod tests {
             aligned: false,
             known: 1,
             merge: None,
+            large: 0,
             pace: Some(Pace::new(max_rate, Instant::now())),
             told: State::Active,
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{CHUNK_BYTES, CHUNK_MESSAGES, Chunk, Feed, GapReason, Step, Wanted};
+use super::{CHUNK_BYTES, CHUNK_MESSAGES, Chunk, Feed, GapReason, Room, Step, Wanted};
 use crate::reader::pace::{WINDOW, newest_by_key};
 use crate::reader::ring::{Batch, wants};
 use crate::upstream::Record;
@@ -41,26 +41,18 @@ impl Feed {
         {
             tokio::time::sleep_until(pace.next()).await;
         }
-        let room = self.room().await;
-        let run: Vec<(usize, Arc<Record>)> = {
-            let ring = self.tail.ring.read();
-            let Some(first) = self.next_in(&ring) else {
+        let mut free: Option<(Room, usize)> = None;
+        let (run, room) = loop {
+            let Some(run) = self.run() else {
                 return Step::Behind;
             };
-            let batches = (first..ring.end()).filter_map(|n| ring.get(n));
-            // Up to a batch that is no plain run; the first may be one whose deletions are told.
-            let told = |b: &Batch| b.deleted == 0 || self.place(b.queue) > b.from;
-            let plain = batches.take_while(|b| b.to >= b.from && told(b));
-            let filter = self.options.filter.as_ref();
-            let of = |b: &Arc<Batch>| {
-                let (queue, at) = (b.queue, self.place(b.queue));
-                b.records
-                    .iter()
-                    .filter(|r| r.offset >= at && wants(filter, r))
-                    .map(|r| (queue, Arc::clone(r)))
-                    .collect::<Vec<_>>()
-            };
-            plain.flat_map(of).collect()
+            let largest = run.iter().map(|(_, r)| r.bytes).max().unwrap_or(0);
+            match free.take() {
+                Some((room, of)) if of >= largest => break (run, room),
+                // Nothing is held while it waits for more.
+                held => drop((run, held)),
+            }
+            free = Some((self.room(largest).await, largest));
         };
         let from = self.cursor();
         let records: Vec<Arc<Record>> = run.iter().map(|(_, r)| Arc::clone(r)).collect();
@@ -70,6 +62,26 @@ impl Feed {
         }
         // Batches that are taken to their end are stepped over by the next call.
         Step::Give(self.thinned_chunk(&kept, looked, from).within(room))
+    }
+
+    /// What the ring has for this feed, each with its queue; `None` where it begins later than this feed is.
+    fn run(&self) -> Option<Vec<(usize, Arc<Record>)>> {
+        let ring = self.tail.ring.read();
+        let first = self.next_in(&ring)?;
+        let batches = (first..ring.end()).filter_map(|n| ring.get(n));
+        // Up to a batch that is no plain run; the first may be one whose deletions are told.
+        let told = |b: &Batch| b.deleted == 0 || self.place(b.queue) > b.from;
+        let plain = batches.take_while(|b| b.to >= b.from && told(b));
+        let filter = self.options.filter.as_ref();
+        let of = |b: &Arc<Batch>| {
+            let (queue, at) = (b.queue, self.place(b.queue));
+            b.records
+                .iter()
+                .filter(|r| r.offset >= at && wants(filter, r))
+                .map(|r| (queue, Arc::clone(r)))
+                .collect::<Vec<_>>()
+        };
+        Some(plain.flat_map(of).collect())
     }
 
     /// Which messages of a run are given, and how many of the run that decides about.

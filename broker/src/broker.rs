@@ -298,7 +298,7 @@ impl Broker {
     /// The table cannot be written.
     pub(crate) fn save_offsets(&self) -> Result<(), BrokerError> {
         self.offsets_file.try_write(|| {
-            let text = self.offsets.to_json();
+            let text = self.offsets.to_file(&crate::pop::foreign_offsets(self));
             // Pops move offsets when their leases are written: after a power cut the table must not be ahead of the log.
             crate::pop::wait_flushed(&self.store, self.store.written())?;
             Ok(text)

@@ -22,6 +22,8 @@ const COMMITS_PER_VERSION: u64 = 500;
 type Resets = HashMap<String, HashMap<String, BTreeMap<i32, i64>>>;
 /// Topic → queue → next offset to read, of one group.
 pub(crate) type Offsets = BTreeMap<String, BTreeMap<i32, i64>>;
+/// Offsets that leases did not set: `topic@group` → queue → log position after the last record of leases about it.
+pub(crate) type Foreign = BTreeMap<String, BTreeMap<i32, u64>>;
 type Queues = Mutex<BTreeMap<i32, i64>>;
 type Pairs = HashMap<String, HashMap<String, Arc<Queues>>>;
 
@@ -42,6 +44,8 @@ pub(crate) struct OffsetTable {
     pulled_max: usize,
     /// Resets that an administrator asked for and no pull has seen yet: group → topic → queue → offset.
     resets: Mutex<Resets>,
+    /// What the file said of offsets that leases did not set, until the leases are there.
+    foreign: Mutex<Foreign>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -49,6 +53,13 @@ pub(crate) struct OffsetTable {
 struct OffsetFile {
     data_version: DataVersion,
     offset_table: BTreeMap<String, BTreeMap<i32, i64>>,
+    /// Ours; RocketMQ passes over it.
+    foreign: Foreign,
+}
+
+/// The key of a pair in the file.
+pub(crate) fn pair_key(topic: &str, group: &str) -> String {
+    format!("{topic}{SEPARATOR}{group}")
 }
 
 impl OffsetTable {
@@ -64,6 +75,7 @@ impl OffsetTable {
             pulled_count: AtomicUsize::new(0),
             pulled_max: PULLED_PAIRS_MAX,
             resets: Mutex::new(HashMap::new()),
+            foreign: Mutex::default(),
         }
     }
 
@@ -90,10 +102,27 @@ impl OffsetTable {
         *self.pairs.write() = pairs;
         self.pair_count.store(count, Ordering::Relaxed);
         *self.version.lock() = file.data_version;
+        *self.foreign.lock() = file.foreign;
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
-    /// The text of `consumerOffset.json` and of the answer to code 43: integer keys unquoted, as
+    /// Takes what the file said of offsets that leases did not set.
+    pub(crate) fn take_foreign(&self) -> Foreign {
+        std::mem::take(&mut *self.foreign.lock())
+    }
+
+    /// The text of `consumerOffset.json`: that of the answer to code 43, and `foreign` where there is any.
+    pub(crate) fn to_file(&self, foreign: &Foreign) -> Vec<u8> {
+        let mut text = self.to_json();
+        if !foreign.is_empty() && text.pop() == Some(b'}') {
+            text.extend_from_slice(b",\"foreign\":");
+            text.extend_from_slice(&serde_json::to_vec(foreign).unwrap_or_default());
+            text.push(b'}');
+        }
+        text
+    }
+
+    /// The answer to code 43, in the shape of RocketMQ's `consumerOffset.json`: integer keys unquoted, as
     /// RocketMQ 5.4.0 writes them.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         let version = *self.version.lock();
@@ -105,7 +134,7 @@ impl OffsetTable {
                     .entry(group.clone())
                     .or_default()
                     .insert(topic.clone());
-                table.insert(format!("{topic}{SEPARATOR}{group}"), queues.lock().clone());
+                table.insert(pair_key(topic, group), queues.lock().clone());
             }
         }
         let mut out = String::from("{\"dataVersion\":");

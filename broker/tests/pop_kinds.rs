@@ -497,3 +497,38 @@ async fn pullers_take_over_at_the_committed_offset_with_the_retries_that_wait() 
     assert_eq!(again.len(), 1, "{again:?}");
     assert_eq!(again[0].lease.attempt, 2);
 }
+
+/// A commit of a puller is newer than where leases stood, until leases go on from it; over stops and kills alike.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_puller_committed_lasts_until_leases_go_on_from_it() {
+    let bench = ready().await;
+    for index in 0..4 {
+        bench.send("T", 0, &format!("m{index}"), "a").await;
+    }
+    let puller = Puller::new(&bench);
+    puller.heartbeat().await;
+    puller.commit("T", 2).await;
+    drop(puller);
+    let bench = bench.restart().await;
+    assert_eq!(committed(&bench, "T").await, Some(2), "after a stop");
+
+    let puller = Puller::new(&bench);
+    puller.heartbeat().await;
+    puller.commit("T", 3).await;
+    let file = bench.dir.path().join("config/consumerOffset.json");
+    until("the offset is on the disk", async || {
+        let text = std::fs::read_to_string(&file).unwrap();
+        text.contains("\"T@g\":{0:3}").then_some(())
+    })
+    .await;
+    let killed = bench.after_a_kill().await;
+    assert_eq!(committed(&killed, "T").await, Some(3), "after a kill");
+
+    puller.leave().await;
+    let got = bench.pop_within("g", "T", 8, 30_000, TIMEOUT).await;
+    assert_eq!(got[0].body, "m3");
+    bench.ack("g", &got[0]).await;
+    let killed = bench.after_a_kill().await;
+    assert_eq!(committed(&killed, "T").await, Some(4), "leases are newer");
+    assert!(killed.pop("g", "T", 8, 30_000).await.is_empty());
+}

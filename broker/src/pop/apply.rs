@@ -116,6 +116,7 @@ pub fn apply(state: &mut QueueState, position: u64, event: &Event) {
                 state.insert(offset, lease);
             }
             state.next = *next;
+            state.placed = state.applied;
             state.last_pop_time_ms = state.last_pop_time_ms.max(*pop_time_ms);
         }
         Event::Settled { at_ms, changes } => changes
@@ -141,6 +142,7 @@ pub fn apply(state: &mut QueueState, position: u64, event: &Event) {
                 end(state, offset, id, Ended::Returned, *at_ms);
             }
             state.next = *next;
+            state.placed = state.applied;
             if *void {
                 state.retries_void_below = position;
             }

@@ -58,8 +58,8 @@ pub(crate) use peek::peek;
 pub(crate) use position::{Start, set_position, start_at};
 pub(crate) use retained::{InFlight, carry_unread, in_flight, is_void_retry, pass_over};
 pub(crate) use service::{
-    Workers, abandon, forget, group_changed, is_waited_for, lag, progress, release_waiting, start,
-    stop,
+    Workers, abandon, foreign_offsets, forget, group_changed, is_waited_for, lag, progress,
+    release_waiting, start, stop,
 };
 pub(crate) use waiting::arrived;
 

@@ -200,7 +200,7 @@ fn lose(broker: &Broker, slot: &Slot, locked: &mut Locked<'_>, first_left: u64) 
 /// Puts `next` into the group's offset table, so that native tools and a native take-over see it.
 pub(super) fn mirror(broker: &Broker, slot: &Slot, locked: &mut Locked<'_>) {
     let next = locked.state().next;
-    if locked.state().mirrored != Some(next) || locked.state().detached {
+    if locked.state().mirrored != Some(next) {
         let key = &slot.key;
         let offset = i64::try_from(next).unwrap_or(i64::MAX);
         // A reset that was meant for pulls is done: leases went there at once.

@@ -21,8 +21,9 @@ pub struct QueueState {
     /// Last value of `next` that was put in the group's offset table; another value there is a native consumer's or an
     /// operator's.
     pub mirrored: Option<u64>,
-    /// A native consumer owns the progress: the offset table holds it, `next` is old.
-    pub detached: bool,
+    /// Log position after the last record that said where delivery stands: an offset of others that was committed since
+    /// is newer than `next`.
+    pub placed: u64,
     /// Retries of messages of this queue that stand below this log position were voided by a seek.
     pub retries_void_below: u64,
     in_flight: BTreeMap<u64, Lease>,
@@ -40,7 +41,7 @@ impl QueueState {
             last_pop_time_ms: horizon.pop_time_ms,
             tombs: Tombs::new(horizon),
             mirrored: None,
-            detached: false,
+            placed: applied,
             retries_void_below: 0,
             in_flight: BTreeMap::new(),
             due: BTreeSet::new(),

@@ -9,6 +9,7 @@ use wire::body::gantry::QueueLag;
 
 use crate::broker::Broker;
 use crate::error::BrokerError;
+use crate::offsets::{self, Foreign};
 
 use super::answer;
 use super::carry;
@@ -81,16 +82,44 @@ fn forget_orphans(broker: &Arc<Broker>) {
     }
 }
 
-/// After a start the log knows progress better than the offset table, which is written every few seconds; unless a
-/// native consumer owned the group.
+/// After a start the log knows progress better than the offset table, which is written every few seconds; unless the
+/// table holds what others committed since the last record of the log about it.
 fn adopt_offsets(broker: &Broker) {
+    let foreign = broker.offsets.take_foreign();
     for slot in broker.pop.table.all() {
-        if let Some(mut locked) = slot.lock()
-            && !locked.state().detached
-        {
-            mirror(broker, &slot, &mut locked);
+        if let Some(mut locked) = slot.lock() {
+            let key = &slot.key;
+            let since = foreign
+                .get(&offsets::pair_key(&key.topic, &key.group))
+                .and_then(|queues| queues.get(&key.queue_id));
+            if since.is_none_or(|&since| since < locked.state().placed) {
+                mirror(broker, &slot, &mut locked);
+            }
         }
     }
+}
+
+/// Queues whose offset in the table is not where leases stand: a native consumer's or an operator's, committed when
+/// the log ended as far as each entry says.
+pub(crate) fn foreign_offsets(broker: &Broker) -> Foreign {
+    let mut foreign = Foreign::new();
+    for slot in broker.pop.table.all() {
+        if let Some(locked) = slot.lock() {
+            let key = &slot.key;
+            let committed = broker
+                .offsets
+                .get(&key.group, &key.topic, key.queue_id)
+                .and_then(|offset| u64::try_from(offset).ok());
+            let state = locked.state();
+            if committed.is_some() && committed != state.mirrored {
+                foreign
+                    .entry(offsets::pair_key(&key.topic, &key.group))
+                    .or_default()
+                    .insert(key.queue_id, state.placed);
+            }
+        }
+    }
+    foreign
 }
 
 async fn save_often(broker: Arc<Broker>) {
@@ -102,10 +131,9 @@ async fn save_often(broker: Arc<Broker>) {
         }
         let owner = broker.clone();
         let work = tokio::task::spawn_blocking(move || {
-            let detached = note_detached(&owner);
             count(&owner);
             let facts = owner.pop.facts.load(Ordering::Relaxed);
-            if (facts != saved || detached)
+            if facts != saved
                 && let Err(error) = owner.pop.save(&owner.store)
             {
                 tracing::error!(%error, "cannot save leases");
@@ -124,26 +152,6 @@ fn count(broker: &Broker) {
     pop.numbers.states.set(number(pop.table.len()));
     pop.numbers.waiting.set(number(pop.waiters.len()));
     pop.numbers.held.set(pop.table.held_in_all());
-}
-
-/// Marks queues whose offset others moved since; whether one is newly marked.
-fn note_detached(broker: &Broker) -> bool {
-    let mut changed = false;
-    for slot in broker.pop.table.all() {
-        if let Some(mut locked) = slot.lock() {
-            let key = &slot.key;
-            let committed = broker
-                .offsets
-                .get(&key.group, &key.topic, key.queue_id)
-                .and_then(|offset| u64::try_from(offset).ok());
-            let state = locked.state();
-            if !state.detached && committed.is_some() && committed != state.mirrored {
-                locked.set_detached();
-                changed = true;
-            }
-        }
-    }
-    changed
 }
 
 /// Forgets a deleted group, a deleted topic, or a group on a topic, and saves at once. Call after the configuration is

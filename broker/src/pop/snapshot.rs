@@ -37,8 +37,9 @@ pub struct QueueSnapshot {
     applied: u64,
     last_pop_time: i64,
     horizon: (u64, i64),
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    detached: bool,
+    /// Log position after the last record that moved `next`.
+    #[serde(default)]
+    placed: u64,
     /// Retries stored below this log position are void.
     #[serde(default, skip_serializing_if = "is_zero")]
     void: u64,
@@ -141,7 +142,7 @@ impl QueueSnapshot {
             applied: state.applied,
             last_pop_time: state.last_pop_time_ms,
             horizon: (horizon.id.0, horizon.pop_time_ms),
-            detached: state.detached,
+            placed: state.placed,
             void: state.retries_void_below,
             in_flight: state
                 .in_flight()
@@ -159,7 +160,7 @@ impl QueueSnapshot {
         };
         let mut state = QueueState::new(self.next, horizon, self.applied);
         state.last_pop_time_ms = self.last_pop_time;
-        state.detached = self.detached;
+        state.placed = self.placed;
         state.retries_void_below = self.void;
         for entry in &self.in_flight {
             state.insert(entry.o, lease_in(entry));

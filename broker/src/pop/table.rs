@@ -140,12 +140,6 @@ impl Locked<'_> {
     /// Notes what was put in the group's offset table.
     pub fn set_mirrored(&mut self, next: u64) {
         self.inner.state.mirrored = Some(next);
-        self.inner.state.detached = false;
-    }
-
-    /// Notes that somebody else moved the group's offset.
-    pub fn set_detached(&mut self) {
-        self.inner.state.detached = true;
     }
 }
 

@@ -177,3 +177,41 @@ async fn a_write_that_was_taken_and_not_confirmed_has_an_unknown_outcome() {
     }
     cluster.stop().await;
 }
+
+/// Where all masters of a topic are down and another one is up, nobody says that there is no such topic, nor makes it
+/// anew on the other; a gateway knows it from its own writes, from a topic that was read, or from the name servers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_whose_brokers_are_all_down_is_neither_absent_nor_made_anew() {
+    let mut cluster = Cluster::start(2, 2).await;
+    cluster.make("/topics/t", r#"{"queues":1}"#).await;
+    let path = "/v1/ns/default/topics/t";
+    let read = cluster.at(1, "GET", path, "").await.json();
+    assert_eq!(read["queueList"][0]["broker"], "broker-a", "{read}");
+    cluster.stop_broker(0).await;
+    for gateway in [0, 1] {
+        for (method, path, body) in [
+            ("GET", path, ""),
+            ("PATCH", path, r#"{"description":"x"}"#),
+            ("DELETE", path, ""),
+            ("DELETE", "/v1/ns/default/topics/t?force=true", ""),
+            ("PUT", path, r#"{"queues":2}"#),
+            ("PUT", "/v1/ns/default/groups/g/subscriptions/t", "{}"),
+            ("GET", "/v1/ns/default/topics/t/messages?from=earliest", ""),
+        ] {
+            let answer = cluster.at(gateway, method, path, body).await;
+            let problem = answer.problem(503, "broker_unavailable");
+            assert!(
+                text(&problem, "detail").contains("broker-a"),
+                "{gateway} {method} {path}: {problem}"
+            );
+        }
+    }
+    // One nobody has heard of is made where there is a broker.
+    let other = cluster.ns("PUT", "/topics/other", r#"{"queues":2}"#).await;
+    assert_eq!(other.status, 201, "{}", other.text());
+    cluster.start_broker(0, |_| {}).await;
+    cluster.ready(2).await;
+    let back = cluster.ns("GET", "/topics/t", "").await.json();
+    assert_eq!(back["queues"], 1, "{back}");
+    cluster.stop().await;
+}

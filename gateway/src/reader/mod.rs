@@ -21,4 +21,4 @@ pub(crate) use merge::{Limits, Merge, Order, memory_of};
 pub(crate) use origin::{Origin, Until, ends, starts};
 pub(crate) use ring::Text;
 pub(crate) use tail::Tails;
-pub(crate) use view::{Opened, TopicView, open, unreached};
+pub(crate) use view::{Opened, TopicView, open};

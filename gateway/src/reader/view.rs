@@ -9,7 +9,7 @@ use super::cursor::{Cursor, Held};
 use crate::error::{ApiError, Code};
 use crate::params::is_system_topic;
 use crate::state::AppState;
-use crate::upstream::QueueAt;
+use crate::upstream::{QueueAt, unreached};
 
 /// One queue.
 #[derive(Clone, Debug)]
@@ -122,12 +122,6 @@ impl TopicView {
     }
 }
 
-/// A broker without which an answer would leave messages out.
-pub(crate) fn unreached(broker: &str, topic: &str) -> ApiError {
-    let detail = format!("broker '{broker}' holds queues of '{topic}' and cannot be reached");
-    ApiError::new(Code::BrokerUnavailable, detail)
-}
-
 /// Looks a topic up on every broker. `cursors` are the places that must be readable. Where not `strict`, brokers that do
 /// not answer are left out.
 ///
@@ -163,13 +157,13 @@ pub(crate) async fn open(
             without.push(Arc::clone(name));
         }
     }
-    if (strict || found.is_empty())
-        && let Some(name) = upstream.missing_holder(topic, &silent, deadline).await?
-    {
-        return Err(unreached(&name, topic));
-    }
     if found.is_empty() {
+        upstream.nowhere(topic, &silent, deadline).await?;
         return Err(missing());
+    }
+    upstream.remember(topic, &found, deadline).await;
+    if strict && let Some(name) = upstream.missing_holder(topic, &silent, deadline).await? {
+        return Err(unreached(&name, topic));
     }
     let mut queues = Vec::new();
     for holder in found {

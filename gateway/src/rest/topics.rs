@@ -8,7 +8,6 @@ use crate::error::{ApiError, Code};
 use crate::http::Call;
 use crate::page::limit;
 use crate::params::{Query, check_topic_writable, is_system_topic};
-use crate::reader;
 use crate::render::Members;
 use crate::state::AppState;
 use crate::upstream::{BrokerTopic, etag, queues_in_all};
@@ -130,13 +129,8 @@ pub(super) async fn existing(
     deadline: Instant,
 ) -> Result<Vec<BrokerTopic>, ApiError> {
     let (found, silent) = state.upstream.topic_now(topic, deadline).await?;
-    if found.is_empty()
-        && let Some(broker) = state
-            .upstream
-            .missing_holder(topic, &silent, deadline)
-            .await?
-    {
-        return Err(reader::unreached(&broker, topic));
+    if found.is_empty() {
+        state.upstream.nowhere(topic, &silent, deadline).await?;
     }
     if found.is_empty() || is_system_topic(topic) {
         return Err(ApiError::new(
@@ -144,6 +138,7 @@ pub(super) async fn existing(
             format!("topic '{topic}' does not exist"),
         ));
     }
+    state.upstream.remember(topic, &found, deadline).await;
     Ok(found)
 }
 
@@ -208,13 +203,7 @@ pub(crate) async fn delete(
     check_topic_writable(topic)?;
     let condition = conditions(&call)?;
     let deadline = call.deadline(Duration::ZERO);
-    let (found, _) = state.upstream.topic_now(topic, deadline).await?;
-    if found.is_empty() {
-        return Err(ApiError::new(
-            Code::TopicNotFound,
-            format!("topic '{topic}' does not exist"),
-        ));
-    }
+    let found = existing(&state, topic, deadline).await?;
     condition.check(
         found.iter().map(|t| t.detail.version).max(),
         Code::TopicExists,

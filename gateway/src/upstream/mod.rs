@@ -23,6 +23,7 @@ mod stale;
 mod sweep;
 mod timing;
 
+pub(crate) use admin::unreached;
 pub use admin::{BrokerTopic, Lag, ListedGroup, ListedTopic, Pending, Precondition, queues_in_all};
 pub use admin::{default_group, etag, is_of_topic};
 pub use consumer::{

@@ -312,7 +312,9 @@ impl Upstream {
     ) -> Result<(), ApiError> {
         check_group_writable(group)?;
         check_topic_writable(topic)?;
-        if self.topic_now(topic, deadline).await?.0.is_empty() {
+        let (found, silent) = self.topic_now(topic, deadline).await?;
+        if found.is_empty() {
+            self.nowhere(topic, &silent, deadline).await?;
             if !self.0.options.auto_create {
                 return Err(ApiError::new(
                     Code::TopicNotFound,

@@ -13,6 +13,7 @@ mod view;
 pub use groups::default_group;
 pub use lag::{Lag, is_of_topic};
 pub use list::{ListedGroup, ListedTopic};
+pub(crate) use topics::unreached;
 pub use topics::{BrokerTopic, queues_in_all};
 pub(super) use view::{Versioned, View};
 

@@ -74,6 +74,12 @@ fn listed(view: &View<TopicDetail>) -> Vec<BrokerTopic> {
     list
 }
 
+/// For a topic whose queues, or some of them, are on a broker that is away.
+pub(crate) fn unreached(broker: &str, topic: &str) -> ApiError {
+    let detail = format!("broker '{broker}' holds queues of '{topic}' and cannot be reached");
+    ApiError::new(Code::BrokerUnavailable, detail)
+}
+
 impl Upstream {
     /// A topic on every master that has it, the newest first, and the masters that do not answer.
     ///
@@ -87,6 +93,45 @@ impl Upstream {
         let view = self.topic_view(topic, deadline).await?;
         let found = listed(&view);
         Ok((found, view.silent.into_iter().collect()))
+    }
+
+    /// Keeps in mind who has a topic that was read, for when they are away.
+    pub(crate) async fn remember(&self, topic: &str, found: &[BrokerTopic], deadline: Instant) {
+        let known = self.route(topic, deadline).await.ok().flatten();
+        let has = |broker: &str| {
+            let mut readable = known.iter().flat_map(|route| &route.readable);
+            readable.any(|known| known.name == broker)
+        };
+        if found.iter().all(|holder| has(&holder.broker)) {
+            return;
+        }
+        if let Ok(masters) = self.masters(deadline).await {
+            self.learn_route(topic, route_of(&masters.by_name, found));
+        }
+    }
+
+    /// For a topic that no master that answers has: `Ok` = it does not exist, as far as this gateway and the name servers
+    /// know.
+    ///
+    /// # Errors
+    /// `broker_unavailable` naming a broker that has it and is away; `no_route`.
+    pub(crate) async fn nowhere(
+        &self,
+        topic: &str,
+        silent: &[String],
+        deadline: Instant,
+    ) -> Result<(), ApiError> {
+        let masters = self.masters(deadline).await?;
+        if silent.is_empty() && self.masters_of_late(&masters).len() == masters.by_name.len() {
+            return Ok(());
+        }
+        if let Err(error) = self.route(topic, deadline).await {
+            tracing::debug!(%error, topic, "name servers not asked where the topic was");
+        }
+        match self.missing_holder(topic, silent, deadline).await? {
+            Some(broker) => Err(unreached(&broker, topic)),
+            None => Ok(()),
+        }
     }
 
     /// What all masters say of the topic; the route of one that they deleted is forgotten.
@@ -146,6 +191,10 @@ impl Upstream {
             let view = self.topic_view(topic, deadline).await?;
             let masters = self.masters(deadline).await?;
             let current = listed(&view);
+            if current.is_empty() {
+                let silent: Pending = view.silent.iter().cloned().collect();
+                self.nowhere(topic, &silent, deadline).await?;
+            }
             let what = format!("topic '{topic}'");
             condition.check(view.version(), Code::TopicExists, &what)?;
             let (queues, mut attributes) = change(&current)?;
@@ -285,6 +334,8 @@ impl Upstream {
             let view = self.topic_view(topic, deadline).await?;
             let masters = self.masters(deadline).await?;
             let Some((_, newest)) = view.newest() else {
+                let silent: Pending = view.silent.into_iter().collect();
+                self.nowhere(topic, &silent, deadline).await?;
                 return Err(ApiError::new(
                     Code::TopicNotFound,
                     format!("topic '{topic}' does not exist"),

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::filter::TagFilter;
 use super::merge::{Merge, text_of};
 use super::origin::{self, Origin};
-use super::pace::Pace;
+use super::pace::{Given, Pace};
 use super::ring::{Text, encode};
 use super::tail::Joined;
 use super::view::{self, Opened, TopicView};
@@ -139,6 +139,8 @@ pub(crate) struct Feed {
     /// Bytes of a message that did not fit what is taken for a step, until it is given; else 0.
     large: usize,
     pace: Option<Pace>,
+    /// What was last given of each key, where only the newest is.
+    last: Given,
     told: State,
 }
 
@@ -181,6 +183,7 @@ impl Feed {
             known: 0,
             merge: None,
             large: 0,
+            last: Given::default(),
             told: State::Active,
             tail,
         };
@@ -380,6 +383,7 @@ mod tests {
             known: 1,
             merge: None,
             large: 0,
+            last: Given::default(),
             pace: Some(Pace::new(max_rate, Instant::now())),
             told: State::Active,
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::{CHUNK_BYTES, CHUNK_MESSAGES, Chunk, Feed, GapReason, Room, Step, Wanted};
-use crate::reader::pace::{WINDOW, newest_by_key};
+use crate::reader::pace::{WINDOW, in_order, newest_by_key};
 use crate::reader::ring::{Batch, wants};
 use crate::upstream::Record;
 
@@ -64,7 +64,8 @@ impl Feed {
         Step::Give(self.thinned_chunk(&kept, looked, from).within(room))
     }
 
-    /// What the ring has for this feed, each with its queue; `None` where it begins later than this feed is.
+    /// What the ring has for this feed in the order of storing, each with its queue; `None` where it begins later than
+    /// this feed is.
     fn run(&self) -> Option<Vec<(usize, Arc<Record>)>> {
         let ring = self.tail.ring.read();
         let first = self.next_in(&ring)?;
@@ -81,7 +82,7 @@ impl Feed {
                 .map(|r| (queue, Arc::clone(r)))
                 .collect::<Vec<_>>()
         };
-        Some(plain.flat_map(of).collect())
+        Some(in_order(plain.flat_map(of).collect()))
     }
 
     /// Which messages of a run are given, and how many of the run that decides about.
@@ -94,7 +95,7 @@ impl Feed {
             .unwrap_or(usize::MAX)
             .min(CHUNK_MESSAGES);
         let (mut kept, mut looked) = if self.options.latest_by_key {
-            newest_by_key(run, max)
+            newest_by_key(run, &self.last, max)
         } else {
             (run.to_vec(), run.len())
         };
@@ -122,6 +123,7 @@ impl Feed {
         if let Some(pace) = &mut self.pace {
             pace.took(kept.len());
         }
+        self.gives(&kept);
         (kept, looked)
     }
 
@@ -143,7 +145,7 @@ impl Feed {
     /// Of old messages what is over the pace is skipped at once.
     pub(super) fn thin_all(&mut self, run: &[Arc<Record>]) -> (Vec<Arc<Record>>, usize) {
         let mut kept = if self.options.latest_by_key {
-            newest_by_key(run, usize::MAX).0
+            newest_by_key(run, &self.last, usize::MAX).0
         } else {
             run.to_vec()
         };
@@ -152,6 +154,13 @@ impl Feed {
             kept.drain(..over);
             pace.took(kept.len());
         }
+        self.gives(&kept);
         (kept, run.len())
+    }
+
+    fn gives(&mut self, kept: &[Arc<Record>]) {
+        if self.options.latest_by_key {
+            self.last.add(kept);
+        }
     }
 }

@@ -319,6 +319,17 @@ fn open(
             "a part of the log cannot be read; it is skipped and left as it is"
         );
     }
+    if let Some(lost) = &report.lost {
+        tracing::error!(
+            file = %lost.file.display(),
+            offset = lost.offset,
+            end = report.dispatched_to.get(),
+            records_behind = lost.records,
+            durable_bytes_behind = lost.durable_bytes,
+            "the log ends before data that was written: messages behind this place are lost to it; whole records found \
+             there are kept in damaged/"
+        );
+    }
     let root = store.root();
     let file = |name: &str| ConfigFile::new(disk.clone(), &root, name);
     let now_ms = clock.now_ms();

@@ -66,7 +66,7 @@ pub use consume_queue::QueueEntry;
 pub use draft::{AppendOutcome, Arrival, MessageDraft};
 pub use error::StoreError;
 pub use ids::{PhysicalOffset, QueueOffset};
-pub use open::RecoveryReport;
+pub use open::{LostEnd, RecoveryReport};
 pub use options::{DELAY_LEVELS_MS, FlushPolicy, StoreOptions, Workers};
 pub use query::{Boundary, Scan};
 pub use retention::{Cleaned, Retiring, Segment};

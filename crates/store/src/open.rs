@@ -19,6 +19,7 @@ use crate::{PhysicalOffset, StoreError, StoreOptions};
 use clock::Clock;
 use parking_lot::{Mutex, RwLock};
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
@@ -29,6 +30,8 @@ pub struct RecoveryReport {
     pub clean: bool,
     /// The log was cut here: what followed was a torn write.
     pub truncated_at: Option<PhysicalOffset>,
+    /// The log was cut short of what it once held: no torn write.
+    pub lost: Option<LostEnd>,
     /// Parts of the log that cannot be read. They are left as they are and skipped.
     pub damaged: Vec<DamagedRange>,
     /// Queue entries on disk that were wrong and have been put right.
@@ -39,6 +42,19 @@ pub struct RecoveryReport {
     pub scanned_bytes: u64,
     /// End of the log; the queues are complete up to here.
     pub dispatched_to: PhysicalOffset,
+}
+
+/// Where a log ends that once went on, and what says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LostEnd {
+    /// File the end lies in.
+    pub file: PathBuf,
+    /// First byte of that file that cannot be read.
+    pub offset: u64,
+    /// Whole records behind the end, as far as they were looked for; set aside in `damaged/`.
+    pub records: u64,
+    /// Bytes behind the end that the checkpoint says were durable.
+    pub durable_bytes: u64,
 }
 
 /// Opens the directory and brings log and queues into agreement.
@@ -67,6 +83,8 @@ pub(crate) fn open(
     let point = checkpoint::read(&*disk, &layout.file("checkpoint"))?;
     let files = LogFiles::open(&*disk, &layout, sizes.segment)?;
     let log_min = files.min();
+    // Where log files are gone, queue units behind the end are not of this log.
+    let dirty = dirty || point.is_some_and(|p| p.flushed > files.end());
     let removed = Removed::load(&*disk, layout.file("removed-topics"), log_min)?;
     let known = Known::new(point, dirty, &files);
 
@@ -115,15 +133,26 @@ pub(crate) fn open(
     let mut report = RecoveryReport {
         clean: !dirty,
         truncated_at: None,
+        lost: None,
         damaged: scan.damaged.clone(),
         repaired_entries: outcome.repaired,
         rebuilt_entries: outcome.added,
         scanned_bytes: scan.scanned_bytes,
         dispatched_to: PhysicalOffset::new(scan.end),
     };
-    let (log, torn) = files.finish(&*disk, &layout, scan, known.durable, dirty)?;
+    let (log, rest) = files.finish(&*disk, &layout, scan, known.durable, dirty)?;
     removed.cut(&*disk, log.end)?;
-    report.truncated_at = torn.then(|| PhysicalOffset::new(log.end));
+    report.truncated_at = rest.torn.then(|| PhysicalOffset::new(log.end));
+    let durable_bytes = point.map_or(0, |p| p.flushed.saturating_sub(log.end));
+    if rest.records > 0 || durable_bytes > 0 {
+        let base = log.end / sizes.segment * sizes.segment;
+        report.lost = Some(LostEnd {
+            file: layout.log_file(base),
+            offset: log.end - base,
+            records: rest.records,
+            durable_bytes,
+        });
+    }
 
     let way = match options.flush {
         FlushPolicy::Sync => WriteWay::File,
@@ -212,7 +241,7 @@ impl Known {
             // Not beyond what files there are: a missing last file must not make up a log.
             (Some(point), _) => Known {
                 durable: point.flushed.min(files.end()),
-                queues: point.queues,
+                queues: point.queues.min(files.end()),
             },
             (None, false) => Known {
                 durable: u64::MAX,

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::disk::sim::SimDisk;
 use store::{
-    AppendOutcome, PhysicalOffset, QueueOffset, RecoveryReport, Store, StoreOptions, Workers,
+    AppendOutcome, LostEnd, PhysicalOffset, QueueOffset, RecoveryReport, Store, StoreOptions,
+    Workers,
 };
 use support::draft;
 use wire::message::record::RecordView;
@@ -303,5 +304,73 @@ fn nothing_is_missing_after_a_crash_around_a_roll() {
                 assert_eq!(&view.body[..6], format!("{n:06}").as_bytes(), "seed {seed}");
             }
         }
+    }
+}
+
+/// A log that ends before what it once held says so; one that a kill has torn does not.
+#[test]
+fn an_end_before_data_is_told_and_a_torn_end_is_not() {
+    let disk = SimDisk::new(1);
+    let (store, _) = open(&disk, 0);
+    let mut stored = Vec::new();
+    for n in 0..60 {
+        stored.push(store.append(&draft("t", 0, &body(n))).unwrap());
+        while store.step_flush(true) {}
+    }
+    drop(store);
+    let killed = disk.kill();
+    let (_, report) = open(&killed.kill(), 0);
+    assert_eq!((report.lost, report.truncated_at), (None, None), "killed");
+
+    let torn = killed.kill();
+    let last = stored[59];
+    let (path, from) = log_file(last.physical_offset);
+    let file = store::disk::Disk::open(&torn, &path, false).unwrap();
+    let half = from + u64::from(last.wrote_bytes) / 2;
+    file.zero(half, from + u64::from(last.wrote_bytes)).unwrap();
+    drop(file);
+    let (_, report) = open(&torn, 0);
+    assert_eq!(report.truncated_at, Some(last.physical_offset));
+    assert_eq!(report.lost, None, "torn");
+
+    let garbled = killed.kill();
+    let victim = stored[10].physical_offset;
+    let (path, offset) = log_file(victim);
+    assert!(garbled.flip_bit(&path, offset + 100, 3));
+    let (_, report) = open(&garbled, 0);
+    assert_eq!(report.dispatched_to, victim);
+    let lost = LostEnd {
+        file: path,
+        offset,
+        records: 49,
+        durable_bytes: 0,
+    };
+    assert_eq!(report.lost, Some(lost), "garbled");
+    assert_eq!(open(&garbled.kill(), 0).1.lost, None, "told once");
+
+    for clean in [true, false] {
+        let (cut, stored) = filled(clean);
+        let end = stored[59].1.end();
+        let (path, _) = log_file(end);
+        store::disk::Disk::remove_file(&cut, &path).unwrap();
+        let (store, report) = open(&cut, 0);
+        let lost = LostEnd {
+            file: path,
+            offset: 0,
+            records: 0,
+            durable_bytes: end.get() % SEGMENT,
+        };
+        assert_eq!(report.lost, Some(lost), "the last file is gone");
+        let next = store.append(&draft("t", 0, b"next")).unwrap();
+        assert_eq!(next.physical_offset.get(), end.get() / SEGMENT * SEGMENT);
+        while store.step_flush(true) {}
+        while store.step_dispatch() {}
+        let entries = store.entries("t", 0, next.queue_offset, 9).unwrap();
+        assert_eq!(entries.len(), 1, "units of the file that is gone");
+        store.close().unwrap();
+        drop(store);
+        let (store, report) = open(&cut, 1 << 30);
+        assert_eq!((report.lost, report.repaired_entries), (None, 0));
+        assert_eq!(store.queue("t", 0).max.get(), next.queue_offset.get() + 1);
     }
 }

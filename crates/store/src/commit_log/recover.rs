@@ -35,6 +35,22 @@ pub(crate) struct ScanEnd {
     pub(crate) scanned_bytes: u64,
 }
 
+/// What was taken away behind the end of the log.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Rest {
+    /// There was anything.
+    pub(crate) torn: bool,
+    /// Whole records, as far as they were looked for.
+    pub(crate) records: u64,
+}
+
+impl Rest {
+    fn add(&mut self, other: Rest) {
+        self.torn |= other.torn;
+        self.records += other.records;
+    }
+}
+
 impl LogFiles {
     /// Opens all files. An empty last file is removed, as is one of a wrong length that holds
     /// nothing: a crash while it was made.
@@ -163,9 +179,9 @@ impl LogFiles {
         scan: ScanEnd,
         durable: u64,
         dirty: bool,
-    ) -> Result<(RecoveredLog, bool), StoreError> {
+    ) -> Result<(RecoveredLog, Rest), StoreError> {
         let end = scan.end;
-        let mut torn = false;
+        let mut rest = Rest::default();
         let mut files = self.files;
         // Files that begin at or after the end: prepared ones, or what follows a torn write. The
         // first file stays, even if nothing is in it: its name says where the log goes on when
@@ -173,11 +189,11 @@ impl LogFiles {
         while files.len() > 1
             && let Some(last) = files.pop_if(|file| file.base() >= end)
         {
-            torn |= drop_file(disk, layout, &last)?;
+            rest.add(drop_file(disk, layout, &last)?);
         }
         let mut tail = None;
         if let Some(last) = files.pop_if(|file| file.end() > end) {
-            torn |= drop_tail(disk, layout, &last, end, dirty)?;
+            rest.add(drop_tail(disk, layout, &last, end, dirty)?);
             let (base, modified_ms) = (last.base(), last.modified_ms());
             drop(last);
             let path = layout.log_file(base);
@@ -196,7 +212,7 @@ impl LogFiles {
             last_store_timestamp_ms: scan.last_store_timestamp_ms,
             damaged: scan.damaged,
         };
-        Ok((log, torn))
+        Ok((log, rest))
     }
 }
 
@@ -243,12 +259,27 @@ fn whole_record_in(bytes: &[u8], base: u64) -> Option<u64> {
     None
 }
 
-/// Takes a file after the end out of the log. True if it held a record.
-fn drop_file(disk: &dyn Disk, layout: &Layout, file: &MappedFile) -> Result<bool, StoreError> {
+/// Counts the whole records in the first bytes of what begins at log position `base`.
+fn whole_records_in(bytes: &[u8], base: u64) -> u64 {
+    let (mut count, mut from) = (0, 0);
+    let near = bytes.get(..LOOK_BEHIND_BYTES).unwrap_or(bytes);
+    while let Some(at) = whole_record_in(near.get(from..).unwrap_or_default(), base + from as u64) {
+        count += 1;
+        from = usize::try_from(at - base).unwrap_or(usize::MAX);
+        if let Found::Record(view) = look(near.get(from..).unwrap_or_default(), at, false) {
+            from += view.total_size();
+        }
+    }
+    count
+}
+
+/// Takes a file after the end out of the log.
+fn drop_file(disk: &dyn Disk, layout: &Layout, file: &MappedFile) -> Result<Rest, StoreError> {
     let path = layout.log_file(file.base());
     let head = file.stable_from(file.base());
-    let holds_record = !matches!(look(head, file.base(), true), Found::Nothing);
-    if holds_record {
+    let torn = !matches!(look(head, file.base(), true), Found::Nothing);
+    let records = whole_records_in(head, file.base());
+    if torn {
         let aside = aside_path(disk, layout, file.base())?;
         disk.rename(&path, &aside)
             .map_err(|e| StoreError::io("set aside", &path, e))?;
@@ -258,17 +289,17 @@ fn drop_file(disk: &dyn Disk, layout: &Layout, file: &MappedFile) -> Result<bool
             .map_err(|e| StoreError::io("remove", &path, e))?;
     }
     sync_dir(disk, &layout.commit_log())?;
-    Ok(holds_record)
+    Ok(Rest { torn, records })
 }
 
-/// Erases what follows `end` in its file. True if there was anything.
+/// Erases what follows `end` in its file.
 fn drop_tail(
     disk: &dyn Disk,
     layout: &Layout,
     file: &MappedFile,
     end: u64,
     dirty: bool,
-) -> Result<bool, StoreError> {
+) -> Result<Rest, StoreError> {
     let rest = file.stable_from(end);
     let near = rest
         .get(..LOOK_BEHIND_BYTES.min(rest.len()))
@@ -278,13 +309,13 @@ fn drop_tail(
         .rposition(|byte| *byte != 0)
         .map_or(0, |last| last + 1);
     if used == 0 && !dirty {
-        return Ok(false);
+        return Ok(Rest::default());
     }
-    if let Some(used) = near.get(..used)
-        && whole_record_in(used.get(1..).unwrap_or_default(), end + 1).is_some()
-    {
+    let found = near.get(..used).unwrap_or_default();
+    let records = whole_records_in(found.get(1..).unwrap_or_default(), end + 1);
+    if records > 0 {
         let aside = aside_path(disk, layout, end)?;
-        write_aside(disk, &aside, used)?;
+        write_aside(disk, &aside, found)?;
         sync_dir(disk, &layout.damaged())?;
     }
     let path = layout.log_file(file.base());
@@ -294,7 +325,10 @@ fn drop_tail(
         .zero(end - file.base(), file.end() - file.base())
         .map_err(failed)?;
     handle.sync().map_err(failed)?;
-    Ok(used > 0)
+    Ok(Rest {
+        torn: used > 0,
+        records,
+    })
 }
 
 fn write_aside(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {

@@ -441,8 +441,17 @@ impl World {
                 "flushed to {acked:?}, recovered to {end}: {report:?}"
             ));
         }
-        if self.cached.take().is_some_and(|cached| cached > end) {
+        let cached = self.cached.take();
+        if cached.is_some_and(|cached| cached > end) || (cached.is_some() && report.lost.is_some())
+        {
             return Err(format!("killed process lost records: {report:?}"));
+        }
+        if report
+            .lost
+            .as_ref()
+            .is_some_and(|lost| lost.durable_bytes > 0)
+        {
+            return Err(format!("a checkpoint ahead of the log: {report:?}"));
         }
         if !report.damaged.is_empty() {
             return Err(format!("damage where there is none: {:?}", report.damaged));

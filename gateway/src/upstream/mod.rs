@@ -90,6 +90,7 @@ struct Inner {
     groups: groups::GroupCache,
     selector: select::Selector,
     silence: silence::Silence,
+    entrances: presence::Entrances,
     notifier: notify::Notifier,
     stale: stale::StaleConfig,
     /// Held while a topic or subscription is made by being used.
@@ -110,6 +111,7 @@ impl Upstream {
             groups: groups::GroupCache::default(),
             selector: select::Selector::default(),
             silence: silence::Silence::default(),
+            entrances: presence::Entrances::default(),
             notifier: notify::Notifier::default(),
             stale: stale::StaleConfig::default(),
             creating: tokio::sync::Mutex::new(()),

@@ -7,6 +7,7 @@ use super::consumer::Wake;
 use super::routes::Broker;
 use super::{Scope, Upstream};
 use crate::error::{ApiError, Code};
+use futures_util::FutureExt;
 use futures_util::future::select_all;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -14,11 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout, timeout_at};
 use wire::{Command, RequestCode, ResponseCode};
 
 /// One long poll at the broker.
 const POLL: Duration = Duration::from_secs(15);
+/// How often a route is looked at while one of its brokers is away.
+const LOOK: Duration = Duration::from_secs(1);
 /// Waiting receives and subscriptions of a gateway together. Receives have a bound of their own in the settings; a
 /// subscription that finds no place asks again each second.
 const WAITERS_MAX: usize = 200_000;
@@ -37,7 +40,7 @@ pub(super) struct Notifier {
 
 #[derive(Debug, Default)]
 struct Channel {
-    notify: Notify,
+    notify: Arc<Notify>,
     waiting: AtomicUsize,
     taken: AtomicBool,
 }
@@ -106,27 +109,37 @@ impl Upstream {
         let detail = self
             .group_for_receive(group, topic, until + Duration::from_secs(1))
             .await?;
+        let topics = self.topics_of(&detail, topic);
+        let (mut wakes, mut is_away) = (Vec::new(), false);
         let mut seats = Vec::new();
-        for topic in self.topics_of(&detail, topic) {
-            if let Some(route) = self.route(&topic, until + Duration::from_secs(1)).await? {
-                seats.extend(
-                    route
-                        .readable
-                        .iter()
-                        .map(|broker| self.take_seat(group, &topic, broker)),
-                );
+        for topic in &topics {
+            // Before the route is read: what changes afterwards is told.
+            wakes.push(self.0.routes.changed(topic).notified_owned().boxed());
+            if let Some(route) = self.route(topic, until + Duration::from_secs(1)).await? {
+                is_away |= !route.gone.is_empty();
+                let readable = route.readable.iter();
+                seats.extend(readable.map(|broker| self.take_seat(group, topic, broker)));
             }
         }
-        if seats.is_empty() {
+        if wakes.is_empty() {
             tokio::time::sleep_until(until).await;
             return Ok(Wake::Elapsed);
         }
-        let wakes = select_all(
-            seats
-                .iter()
-                .map(|seat| Box::pin(seat.channel.notify.notified())),
-        );
-        match tokio::time::timeout_at(until, wakes).await {
+        let arrivals = seats
+            .iter()
+            .map(|seat| Arc::clone(&seat.channel.notify).notified_owned().boxed());
+        wakes.extend(arrivals);
+        let mut woken = select_all(wakes);
+        while is_away && Instant::now() + LOOK < until {
+            if timeout(LOOK, &mut woken).await.is_ok() {
+                return Ok(Wake::Ready);
+            }
+            for topic in &topics {
+                // Refreshes it for all who wait.
+                self.route(topic, until).await?;
+            }
+        }
+        match timeout_at(until, woken).await {
             Ok(_) => Ok(Wake::Ready),
             Err(_) => Ok(Wake::Elapsed),
         }

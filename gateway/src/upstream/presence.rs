@@ -4,16 +4,75 @@ use super::routes::Broker;
 use super::silence::PATIENCE;
 use super::{Member, Upstream, mapping};
 use crate::error::{ApiError, Code};
+use clock::Monotonic;
+use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use wire::body::gantry::GroupDetail;
 use wire::{Command, RequestCode, ResponseCode};
 
 /// How often a broker is told that a subscription is still open; brokers remember a call for longer.
 const EVERY: Duration = Duration::from_secs(15);
 /// One round of telling.
 const CALL: Duration = Duration::from_secs(5);
+
+/// How often all brokers of a group are asked whether they have its members.
+const ASK_EVERY: Duration = Duration::from_secs(2);
+/// For so long who asks meanwhile relies on the last answer.
+const RELY: Duration = Duration::from_secs(30);
+/// Groups and topics remembered.
+const ENTRANCES_MAX: usize = 20_000;
+
+/// Topics and the brokers asked about them.
+type Told = Vec<(String, Arc<Broker>)>;
+/// Group, and the one topic that is received.
+type Key = (String, Option<String>);
+
+/// What is known of how brokers take the members of a group.
+#[derive(Debug, Default)]
+struct Entrance {
+    /// When all of them had one.
+    accepted: Option<Monotonic>,
+    /// Somebody asks now.
+    asking: bool,
+    /// Who refused last.
+    refused_by: Option<String>,
+}
+
+/// Entrances of groups.
+#[derive(Debug, Default)]
+pub(super) struct Entrances(Mutex<HashMap<Key, Entrance>>);
+
+impl Entrances {
+    /// Whether the brokers are to be asked, and then who refused last.
+    fn is_due(&self, key: &Key, now: Monotonic) -> Option<Option<String>> {
+        let mut all = self.0.lock();
+        if all.len() >= ENTRANCES_MAX && !all.contains_key(key) {
+            all.clear();
+        }
+        let entrance = all.entry(key.clone()).or_default();
+        let within = |span| entrance.accepted.is_some_and(|at| now.since(at) < span);
+        if within(ASK_EVERY) || entrance.asking && within(RELY) {
+            return None;
+        }
+        entrance.asking = true;
+        Some(entrance.refused_by.clone())
+    }
+
+    /// The brokers were asked at this time.
+    fn ended(&self, key: Key, refused_by: Option<String>, at: Monotonic) {
+        let accepted = refused_by.is_none().then_some(at);
+        let asked = Entrance {
+            accepted,
+            asking: false,
+            refused_by,
+        };
+        self.0.lock().insert(key, asked);
+    }
+}
 
 /// While it lives, the brokers hear of the member every 15 s.
 #[derive(Debug)]
@@ -67,8 +126,68 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<(), ApiError> {
         let detail = self.group_for_receive(group, topic, deadline).await?;
-        let mut told: Vec<(String, Arc<Broker>)> = Vec::new();
-        for topic in self.topics_of(&detail, topic) {
+        let told = self.brokers_of(&detail, topic, deadline).await?;
+        match self.tell(&told, group, member, deadline).await {
+            Some((_, refusal)) => Err(refusal),
+            None => Ok(()),
+        }
+    }
+
+    /// Before messages are taken anywhere: whether all brokers of the topics have the member. Each of them judges by the
+    /// members that it sees, and a receive that is filled by some does not ask the others. Asked every 2 s for a group and
+    /// topic; who refused last is asked alone first, so that a refused member is nowhere in the way of those who are there.
+    ///
+    /// # Errors
+    /// `group_mode_conflict`.
+    pub(super) async fn enter(
+        &self,
+        detail: &GroupDetail,
+        topic: Option<&str>,
+        member: &Member,
+        deadline: Instant,
+    ) -> Result<(), ApiError> {
+        let entrances = &self.0.entrances;
+        let key = (detail.group.clone(), topic.map(str::to_owned));
+        let now = self.0.options.clock.monotonic();
+        let Some(refused_by) = entrances.is_due(&key, now) else {
+            return Ok(());
+        };
+        // What else is wrong the receive itself tells.
+        let told = self.brokers_of(detail, topic, deadline).await;
+        let mut told = told.unwrap_or_default();
+        if told.len() < 2 {
+            entrances.ended(key, None, now);
+            return Ok(());
+        }
+        let until = deadline.min(Instant::now() + PATIENCE);
+        let (first, others): (Told, Told) = told
+            .drain(..)
+            .partition(|(_, b)| Some(&b.name) == refused_by.as_ref());
+        let refused = match self.tell(&first, &detail.group, member, until).await {
+            None => self.tell(&others, &detail.group, member, until).await,
+            refused => refused,
+        };
+        let (broker, refusal) = refused.unzip();
+        entrances.ended(key, broker, now);
+        refusal.map_or(Ok(()), Err)
+    }
+
+    /// A broker refused a receive of this group.
+    pub(super) fn refused_at(&self, group: &str, topic: Option<&str>, broker: &str) {
+        let key = (group.to_owned(), topic.map(str::to_owned));
+        let now = self.0.options.clock.monotonic();
+        self.0.entrances.ended(key, Some(broker.to_owned()), now);
+    }
+
+    /// The brokers that a group reads from, each with one of its topics.
+    async fn brokers_of(
+        &self,
+        detail: &GroupDetail,
+        topic: Option<&str>,
+        deadline: Instant,
+    ) -> Result<Told, ApiError> {
+        let mut told = Told::new();
+        for topic in self.topics_of(detail, topic) {
             let Some(route) = self.route(&topic, deadline).await? else {
                 continue;
             };
@@ -78,26 +197,36 @@ impl Upstream {
                 }
             }
         }
+        Ok(told)
+    }
+
+    /// Tells brokers that the member is there. One refusal decides: it is answered, with who refused, and the member is
+    /// nowhere.
+    async fn tell(
+        &self,
+        told: &Told,
+        group: &str,
+        member: &Member,
+        deadline: Instant,
+    ) -> Option<(String, ApiError)> {
         let calls = told
             .iter()
             .map(|(topic, broker)| (broker.addr.as_str(), self.word(group, topic, member)));
         let answers = self.ask_each(calls, true, PATIENCE, deadline).await;
-        for (answer, (topic, _)) in answers.into_iter().zip(&told) {
-            let Some(refusal) = answer
-                .ok()
-                .filter(|answer| answer.response_code() == ResponseCode::NoPermission)
-            else {
-                continue;
-            };
-            let error = mapping::answer(&refusal, mapping::About::Receive(group, topic));
-            if error.code() == Code::GroupModeConflict {
-                for (topic, broker) in &told {
-                    self.leave(group, topic, member, broker);
-                }
-                return Err(error);
-            }
+        let refusals = answers.into_iter().zip(told);
+        let mut refusals = refusals.filter_map(|(answer, (topic, broker))| {
+            let answer = answer.ok()?;
+            let is_refused = answer.response_code() == ResponseCode::NoPermission;
+            let about = mapping::About::Receive(group, topic);
+            let refusal = is_refused.then(|| mapping::answer(&answer, about))?;
+            let is_conflict = refusal.code() == Code::GroupModeConflict;
+            is_conflict.then(|| (broker.name.clone(), refusal))
+        });
+        let refusal = refusals.next()?;
+        for (topic, broker) in told {
+            self.leave(group, topic, member, broker);
         }
-        Ok(())
+        Some(refusal)
     }
 
     /// Takes back that a member was there: one broker refused the call, and a refused call keeps nobody alive.

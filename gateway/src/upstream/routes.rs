@@ -11,11 +11,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use wire::json::{Value, parse};
 use wire::{Command, RequestCode, ResponseCode};
 
 const FRESH: Duration = Duration::from_secs(10);
+/// The same while a broker with queues of the topic is away: it may be back.
+const FRESH_IN_DOUBT: Duration = Duration::from_secs(1);
 /// A reader is not served without a broker that left so short a time ago; then it is taken to be gone for good.
 const MISSED: Duration = Duration::from_secs(600);
 /// A name server may list a topic for so long after its deletion.
@@ -98,6 +101,8 @@ pub(super) struct Entry {
     known: ArcSwapOption<(Monotonic, Arc<Route>)>,
     fetching: tokio::sync::Mutex<()>,
     refreshing: AtomicBool,
+    /// Told when other brokers can be read than before.
+    changed: Arc<Notify>,
     /// When it was last known to exist, monotonic, ns.
     alive: AtomicU64,
     /// The newest version that a master has told.
@@ -142,6 +147,11 @@ impl RouteCache {
         Arc::clone(topics.entry(topic.to_owned()).or_default())
     }
 
+    /// Told when other brokers of a topic can be read than before.
+    pub(super) fn changed(&self, topic: &str) -> Arc<Notify> {
+        Arc::clone(&self.entry(topic).changed)
+    }
+
     /// Whether this entry is the one in use: it was not forgotten meanwhile.
     fn has(&self, topic: &str, entry: &Arc<Entry>) -> bool {
         let topics = self.topics.read();
@@ -181,7 +191,8 @@ impl RouteCache {
 }
 
 impl Upstream {
-    /// The route of a topic; `None` = no such topic. A route older than 10 s is used once more while it is refreshed.
+    /// The route of a topic; `None` = no such topic. A route older than 10 s, or 1 s where a broker is away, is used once
+    /// more while it is refreshed.
     ///
     /// # Errors
     /// `no_route` when no name server answers and nothing is known.
@@ -192,26 +203,42 @@ impl Upstream {
     ) -> Result<Option<Arc<Route>>, ApiError> {
         let entry = self.0.routes.entry(topic);
         if let Some(known) = &*entry.known.load() {
-            if self.0.options.clock.monotonic().since(known.0) >= FRESH
-                && !entry.refreshing.swap(true, Ordering::AcqRel)
-            {
-                let (upstream, topic) = (self.clone(), topic.to_owned());
-                self.0.options.tracker.spawn(async move {
-                    let deadline = Instant::now() + Duration::from_secs(5);
-                    if let Err(error) = upstream.refresh_route(&topic, deadline).await {
-                        tracing::debug!(%error, topic, "route not refreshed");
-                    }
-                    upstream
-                        .0
-                        .routes
-                        .entry(&topic)
-                        .refreshing
-                        .store(false, Ordering::Release);
-                });
+            let fresh = if known.1.gone.is_empty() {
+                FRESH
+            } else {
+                FRESH_IN_DOUBT
+            };
+            if self.0.options.clock.monotonic().since(known.0) >= fresh {
+                self.refresh_meanwhile(topic, &entry);
             }
             return Ok(Some(Arc::clone(&known.1)));
         }
         self.refresh_route(topic, deadline).await
+    }
+
+    /// A broker of the route could not be reached: it may be elsewhere now.
+    pub(super) fn doubt_route(&self, topic: &str) {
+        let entry = self.0.routes.entry(topic);
+        let now = self.0.options.clock.monotonic();
+        let known = entry.known.load_full();
+        if known.is_some_and(|known| now.since(known.0) >= FRESH_IN_DOUBT) {
+            self.refresh_meanwhile(topic, &entry);
+        }
+    }
+
+    /// Refreshes the route in the background, once for all who ask meanwhile.
+    fn refresh_meanwhile(&self, topic: &str, entry: &Arc<Entry>) {
+        if entry.refreshing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (upstream, topic, entry) = (self.clone(), topic.to_owned(), Arc::clone(entry));
+        self.0.options.tracker.spawn(async move {
+            let deadline = Instant::now() + Duration::from_secs(5);
+            if let Err(error) = upstream.refresh_route(&topic, deadline).await {
+                tracing::debug!(%error, topic, "route not refreshed");
+            }
+            entry.refreshing.store(false, Ordering::Release);
+        });
     }
 
     /// The route as the name servers know it now. Callers that meet share one request. Where no name server answers the
@@ -328,9 +355,12 @@ impl Upstream {
     }
 
     fn store_route(&self, entry: &Entry, route: Arc<Route>) {
-        entry
-            .known
-            .store(Some(Arc::new((self.0.options.clock.monotonic(), route))));
+        let now = self.0.options.clock.monotonic();
+        let readable = Arc::clone(&route);
+        let before = entry.known.swap(Some(Arc::new((now, route))));
+        if before.is_none_or(|before| before.1.readable != readable.readable) {
+            entry.changed.notify_waiters();
+        }
     }
 
     /// Remembers a route that was just made, before the name servers tell it.

@@ -38,6 +38,13 @@ impl Upstream {
         let group = self
             .group_for_receive(&request.group, request.topic.as_deref(), request.deadline)
             .await?;
+        self.enter(
+            &group,
+            request.topic.as_deref(),
+            &request.member,
+            request.deadline,
+        )
+        .await?;
         let mut sweep = Sweep {
             upstream: self,
             request,
@@ -334,12 +341,17 @@ impl Sweep<'_> {
             }
             Err(error) => error,
         };
+        if error.code() == Code::BrokerUnavailable {
+            self.upstream.doubt_route(&target.topic);
+        }
         if error.is_stale_config() {
             self.upstream.0.stale.inc(&broker.name);
         }
         let readable = &target.route.readable;
         if error.code() == Code::GroupModeConflict {
             let (group, topic) = (&self.request.group, &target.topic);
+            let named = self.request.topic.as_deref();
+            self.upstream.refused_at(group, named, &broker.name);
             for other in readable.iter().filter(|b| b.name != broker.name) {
                 self.upstream
                     .leave(group, topic, &self.request.member, other);

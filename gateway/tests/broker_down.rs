@@ -215,3 +215,59 @@ async fn a_topic_whose_brokers_are_all_down_is_neither_absent_nor_made_anew() {
     assert_eq!(back["queues"], 1, "{back}");
     cluster.stop().await;
 }
+
+/// What a document or a list is without while a broker is down is said in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_and_lists_name_the_brokers_they_are_without() {
+    let mut cluster = Cluster::start(2, 1).await;
+    cluster.make("/topics/t", r#"{"queues":4}"#).await;
+    // The second topic goes where there is less: only on one of the two.
+    cluster.make("/topics/one", r#"{"queues":1}"#).await;
+    cluster
+        .make("/groups/g", r#"{"retry":{"maxAttempts":1}}"#)
+        .await;
+    cluster.make("/groups/g/subscriptions/t", "{}").await;
+    for i in 0..8 {
+        let body = format!(r#"{{"json":{i}}}"#);
+        let sent = cluster.ns("POST", "/topics/t/messages", &body).await;
+        assert_eq!(sent.status, 201, "{}", sent.text());
+    }
+    let mut nacked = 0;
+    while nacked < 8 {
+        for message in cluster.receive("g", "wait=2s").await {
+            let path = format!("/groups/g/nack?receipt={}", text(&message, "receipt"));
+            let answer = cluster.ns("POST", &path, "").await;
+            assert_eq!(answer.json()["results"][0]["status"], "deadLettered");
+            nacked += 1;
+        }
+    }
+    let paths = [
+        "/groups/g/dlq/messages?limit=3",
+        "/groups/g/dlq",
+        "/topics/t",
+        "/topics",
+        "/groups",
+        "/topics/t/groups",
+    ];
+    for path in paths {
+        let whole = cluster.ns("GET", path, "").await.json();
+        assert_eq!(whole.get("partial"), Some(&json!(null)), "{path}: {whole}");
+    }
+    let only_a = cluster.ns("GET", "/topics/one", "").await.json();
+    assert_eq!(only_a["queueList"][0]["broker"], "broker-a", "{only_a}");
+    cluster.stop_broker(1).await;
+    let without = json!([{"broker": "broker-b", "reason": "unreachable"}]);
+    for path in paths {
+        let part = cluster.ns("GET", path, "").await.json();
+        assert_eq!(part["partial"], without, "{path}: {part}");
+    }
+    let only_a = cluster.ns("GET", "/topics/one", "").await.json();
+    assert_eq!(only_a.get("partial"), Some(&json!(null)), "{only_a}");
+    let letters = cluster.ns("GET", "/groups/g/dlq/messages", "").await.json();
+    assert_eq!(
+        letters["items"].as_array().map(Vec::len),
+        Some(4),
+        "{letters}"
+    );
+    cluster.stop().await;
+}

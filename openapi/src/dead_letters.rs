@@ -24,6 +24,8 @@ pub struct DeadLetterSummary {
 pub struct DeadLetterList {
     /// Oldest first within a queue.
     pub items: Vec<DeadLetter>,
+    /// Brokers this is without; null where none.
+    pub partial: Option<Vec<PartialBroker>>,
     /// Goes on here; null at the end.
     pub next_page_token: Option<String>,
 }

@@ -173,6 +173,8 @@ pub struct GroupStats {
 pub struct GroupList {
     /// In order of their names.
     pub items: Vec<GroupItem>,
+    /// Brokers this is without; null where none.
+    pub partial: Option<Vec<PartialBroker>>,
     /// Goes on here; null at the end.
     pub next_page_token: Option<String>,
 }

@@ -48,6 +48,9 @@ pub struct Topic {
     /// Brokers a write did not reach yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<String>,
+    /// Brokers that have queues of it, or may, and could not be asked; null where none, left out after a write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<Vec<PartialBroker>>,
 }
 
 /// A queue of a topic and what it holds.
@@ -80,6 +83,8 @@ pub struct TopicQueue {
 pub struct TopicList {
     /// In order of their names.
     pub items: Vec<TopicItem>,
+    /// Brokers this is without; null where none.
+    pub partial: Option<Vec<PartialBroker>>,
     /// Goes on here; null at the end.
     pub next_page_token: Option<String>,
 }
@@ -101,6 +106,8 @@ pub struct TopicItem {
 pub struct TopicGroups {
     /// In order of their names.
     pub items: Vec<TopicGroup>,
+    /// Brokers this is without; null where none.
+    pub partial: Option<Vec<PartialBroker>>,
     /// Goes on here; null at the end.
     pub next_page_token: Option<String>,
 }

@@ -135,7 +135,7 @@ pub(crate) async fn list(State(state): State<AppState>, call: Call) -> Result<Re
             .pages
             .encode(&key, &format!("{queue} {offset} {broker}"), state.now_ms())
     });
-    finish_list(&mut out, next);
+    finish_list(&mut out, &page.partial, next);
     Ok(answer::counted(out, held))
 }
 

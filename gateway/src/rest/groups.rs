@@ -54,7 +54,7 @@ pub(crate) async fn list(State(state): State<AppState>, call: Call) -> Result<Re
         Some(token) => Some(state.pages.decode(&key, token, state.now_ms())?),
         None => None,
     };
-    let groups = state.upstream.groups(call.deadline(Duration::ZERO)).await?;
+    let (groups, partial) = state.upstream.groups(call.deadline(Duration::ZERO)).await?;
     let has =
         |group: &ListedGroup, filter: &Filter<'_>| filter.fits(group.labels().get(filter.name));
     let wanted = groups.iter().filter(|(name, group)| {
@@ -81,6 +81,7 @@ pub(crate) async fn list(State(state): State<AppState>, call: Call) -> Result<Re
         .map_or("", |n| n.as_str());
     finish_list(
         &mut out,
+        &partial,
         more.then(|| state.pages.encode(&key, last, state.now_ms())),
     );
     Ok(answer::json(StatusCode::OK, out))

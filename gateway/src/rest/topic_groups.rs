@@ -38,7 +38,7 @@ pub(crate) async fn list(State(state): State<AppState>, call: Call) -> Result<Re
     };
     let deadline = call.deadline(Duration::ZERO);
     existing(&state, topic, deadline).await?;
-    let mut names = subscribers(&state, topic, deadline).await?;
+    let (mut names, partial) = subscribers(&state, topic, deadline).await?;
     names.retain(|name| after.as_ref().is_none_or(|after| name > after));
     let more = names.len() > limit;
     names.truncate(limit);
@@ -63,19 +63,21 @@ pub(crate) async fn list(State(state): State<AppState>, call: Call) -> Result<Re
     let last = names.last().map_or("", |name| name);
     finish_list(
         &mut out,
+        &partial,
         more.then(|| state.pages.encode(&key, last, state.now_ms())),
     );
     Ok(answer::json(StatusCode::OK, out))
 }
 
+/// Names, and the brokers that may know of more.
 async fn subscribers(
     state: &AppState,
     topic: &str,
     deadline: Instant,
-) -> Result<Vec<String>, ApiError> {
-    let groups = state.upstream.groups(deadline).await?;
+) -> Result<(Vec<String>, Partial), ApiError> {
+    let (groups, partial) = state.upstream.groups(deadline).await?;
     let subscribed = groups.into_iter().filter(|(_, group)| group.reads(topic));
-    Ok(subscribed.map(|(name, _)| name).collect())
+    Ok((subscribed.map(|(name, _)| name).collect(), partial))
 }
 
 /// How far these groups are in the topic. One that was deleted meanwhile is left out.
@@ -113,7 +115,7 @@ pub(super) async fn behind(
     topic: &str,
     deadline: Instant,
 ) -> Result<(Vec<(String, i64)>, Partial), ApiError> {
-    let names = subscribers(state, topic, deadline).await?;
+    let (names, _) = subscribers(state, topic, deadline).await?;
     let (mut behind, mut partial) = (Vec::new(), Partial::new());
     for (name, lag) in lags(state, topic, &names, deadline).await? {
         let left = Totals::of(&lag.brokers).lag();

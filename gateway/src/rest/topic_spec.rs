@@ -12,8 +12,8 @@ const TYPE: &str = "message.type";
 pub(super) const DESCRIPTION: &str = "gantry.description";
 pub(super) const LABEL: &str = "gantry.label.";
 
-/// Fields of a topic document; the last three are read-only.
-const FIELDS: [&str; 14] = [
+/// Fields of a topic document; the last five are read-only.
+const FIELDS: [&str; 16] = [
     "type",
     "queues",
     "retention",
@@ -28,6 +28,8 @@ const FIELDS: [&str; 14] = [
     "name",
     "etag",
     "queueList",
+    "pending",
+    "partial",
 ];
 
 /// What a body asks for: `None` = not mentioned, `Some(None)` = back to the default.

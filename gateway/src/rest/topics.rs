@@ -10,7 +10,7 @@ use crate::page::limit;
 use crate::params::{Query, check_topic_writable, is_system_topic};
 use crate::render::Members;
 use crate::state::AppState;
-use crate::upstream::{BrokerTopic, etag, queues_in_all};
+use crate::upstream::{BrokerTopic, Partial, etag, queues_in_all};
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -48,7 +48,7 @@ pub(crate) async fn list(State(state): State<AppState>, call: Call) -> Result<Re
         Some(token) => Some(state.pages.decode(&key, token, state.now_ms())?),
         None => None,
     };
-    let topics = state.upstream.topics(call.deadline(Duration::ZERO)).await?;
+    let (topics, partial) = state.upstream.topics(call.deadline(Duration::ZERO)).await?;
     let mut out = Vec::with_capacity(4_096);
     out.extend_from_slice(b"{\"items\":[");
     let (mut count, mut last, mut more) = (0, "", false);
@@ -80,6 +80,7 @@ pub(crate) async fn list(State(state): State<AppState>, call: Call) -> Result<Re
     }
     finish_list(
         &mut out,
+        &partial,
         more.then(|| state.pages.encode(&key, last, state.now_ms())),
     );
     Ok(answer::json(StatusCode::OK, out))
@@ -99,9 +100,11 @@ fn sorted_by_name(query: &Query) -> Result<(), ApiError> {
     Err(ApiError::field(code, "?sort", detail))
 }
 
-/// The end of a list.
-pub(super) fn finish_list(out: &mut Vec<u8>, token: Option<String>) {
-    out.extend_from_slice(b"],\"nextPageToken\":");
+/// The end of a list, with the brokers left out.
+pub(super) fn finish_list(out: &mut Vec<u8>, partial: &Partial, token: Option<String>) {
+    out.extend_from_slice(b"],\"partial\":");
+    answer::partial(out, partial);
+    out.extend_from_slice(b",\"nextPageToken\":");
     match token {
         Some(token) => crate::json::write_string(out, &token),
         None => out.extend_from_slice(b"null"),
@@ -115,11 +118,11 @@ pub(crate) async fn read(State(state): State<AppState>, call: Call) -> Result<Re
     let topic = call.topic()?;
     call.no_query()?;
     let deadline = call.deadline(Duration::ZERO);
-    let found = existing(&state, topic, deadline).await?;
-    Ok(document(StatusCode::OK, topic, &found, &[]))
+    let (found, partial) = existing(&state, topic, deadline).await?;
+    Ok(document(StatusCode::OK, topic, &found, &[], Some(&partial)))
 }
 
-/// A topic of users. One that no broker has is not there, unless one that cannot be asked may have it.
+/// A topic of users, and the brokers left out. One that no broker has is not there, unless one that cannot be asked has.
 ///
 /// # Errors
 /// `topic_not_found`, `broker_unavailable`, `no_route`.
@@ -127,19 +130,23 @@ pub(super) async fn existing(
     state: &AppState,
     topic: &str,
     deadline: Instant,
-) -> Result<Vec<BrokerTopic>, ApiError> {
-    let (found, silent) = state.upstream.topic_now(topic, deadline).await?;
+) -> Result<(Vec<BrokerTopic>, Partial), ApiError> {
+    let (found, partial) = state.upstream.topic_in_part(topic, deadline).await?;
     if found.is_empty() {
-        state.upstream.nowhere(topic, &silent, deadline).await?;
+        let away: Vec<String> = partial.into_iter().map(|(name, _)| name).collect();
+        state.upstream.nowhere(topic, &away, deadline).await?;
+        return Err(absent(topic));
     }
-    if found.is_empty() || is_system_topic(topic) {
-        return Err(ApiError::new(
-            Code::TopicNotFound,
-            format!("topic '{topic}' does not exist"),
-        ));
+    if is_system_topic(topic) {
+        return Err(absent(topic));
     }
     state.upstream.remember(topic, &found, deadline).await;
-    Ok(found)
+    Ok((found, partial))
+}
+
+fn absent(topic: &str) -> ApiError {
+    let detail = format!("topic '{topic}' does not exist");
+    ApiError::new(Code::TopicNotFound, detail)
 }
 
 /// `PUT …/topics/{topic}`
@@ -189,7 +196,7 @@ async fn write(
     } else {
         StatusCode::OK
     };
-    Ok(document(status, topic, &written, &pending))
+    Ok(document(status, topic, &written, &pending, None))
 }
 
 /// `DELETE …/topics/{topic}`
@@ -203,7 +210,7 @@ pub(crate) async fn delete(
     check_topic_writable(topic)?;
     let condition = conditions(&call)?;
     let deadline = call.deadline(Duration::ZERO);
-    let found = existing(&state, topic, deadline).await?;
+    let (found, _) = existing(&state, topic, deadline).await?;
     condition.check(
         found.iter().map(|t| t.detail.version).max(),
         Code::TopicExists,
@@ -243,6 +250,7 @@ fn document(
     topic: &str,
     brokers: &[BrokerTopic],
     pending: &[String],
+    partial: Option<&Partial>,
 ) -> Response {
     let version = brokers.iter().map(|t| t.detail.version).max().unwrap_or(0);
     let newest = brokers
@@ -273,6 +281,9 @@ fn document(
     queue_list(object.member("queueList"), brokers);
     if !pending.is_empty() {
         object.texts("pending", pending);
+    }
+    if let Some(partial) = partial {
+        answer::partial(object.member("partial"), partial);
     }
     object.close();
     answer::versioned(status, out, version)

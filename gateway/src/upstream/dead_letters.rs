@@ -1,9 +1,10 @@
 //! The plain list of dead letters: `%DLQ%group` read from its queues, without a lease and without a trace.
 
+use super::consumer::UNREACHABLE;
 use super::decode::{self, Content};
 use super::inflating::unreadable;
-use super::{Upstream, mapping, time_left};
-use crate::error::{ApiError, Code};
+use super::{Partial, Upstream, leave_out, mapping, time_left};
+use crate::error::ApiError;
 use bytes::Bytes;
 use tokio::time::Instant;
 use wire::message::names;
@@ -92,6 +93,8 @@ pub struct DeadPage {
     pub items: Vec<DeadLetter>,
     /// `None` = the end.
     pub next: Option<(String, i32, i64)>,
+    /// Brokers left out.
+    pub(crate) partial: Partial,
 }
 
 impl Upstream {
@@ -108,17 +111,17 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<DeadPage, ApiError> {
         let topic = format!("%DLQ%{group}");
-        let (brokers, silent) = self.topic_now(&topic, deadline).await?;
-        if brokers.is_empty() && !silent.is_empty() {
-            return Err(ApiError::new(
-                Code::BrokerUnavailable,
-                format!("brokers {} cannot be reached", silent.join(", ")),
-            ));
-        }
-        let mut page = DeadPage::default();
+        let (mut brokers, partial) = self.topic_in_part(&topic, deadline).await?;
+        // Positions are in the order of the names.
+        brokers.sort_by(|a, b| a.broker.cmp(&b.broker));
+        let mut page = DeadPage {
+            partial,
+            ..DeadPage::default()
+        };
         let mut bytes = 0;
         for holder in &brokers {
             let Some(addr) = self.master(&holder.broker, deadline).await else {
+                leave_out(&mut page.partial, &holder.broker, UNREACHABLE);
                 continue;
             };
             for queue in &holder.detail.queues {

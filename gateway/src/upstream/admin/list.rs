@@ -2,7 +2,7 @@
 
 use crate::error::ApiError;
 use crate::params::{is_system_group, is_system_topic};
-use crate::upstream::Upstream;
+use crate::upstream::{Partial, Upstream};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
@@ -64,20 +64,20 @@ pub(super) fn attributes(config: &Value) -> (u64, BTreeMap<String, String>) {
 }
 
 impl Upstream {
-    /// The topics of users.
+    /// The topics of users, and the brokers left out.
     ///
     /// # Errors
     /// `no_route`, `broker_unavailable`.
     pub async fn topics(
         &self,
         deadline: Instant,
-    ) -> Result<BTreeMap<String, ListedTopic>, ApiError> {
+    ) -> Result<(BTreeMap<String, ListedTopic>, Partial), ApiError> {
         let masters = self.masters(deadline).await?;
         let mut topics: BTreeMap<String, ListedTopic> = BTreeMap::new();
-        for (name, config) in self
+        let (table, partial) = self
             .tables(RequestCode::GetAllTopicConfig, "topicConfigTable", deadline)
-            .await?
-        {
+            .await?;
+        for (name, config) in table {
             if is_system_topic(&name)
                 || masters.by_name.contains_key(&name)
                 || masters.clusters.contains(&name)
@@ -93,18 +93,18 @@ impl Upstream {
                 listed.queues += n.parse::<i64>().unwrap_or(0);
             }
         }
-        Ok(topics)
+        Ok((topics, partial))
     }
 
-    /// The groups of users.
+    /// The groups of users, and the brokers left out.
     ///
     /// # Errors
     /// `no_route`, `broker_unavailable`.
     pub async fn groups(
         &self,
         deadline: Instant,
-    ) -> Result<BTreeMap<String, ListedGroup>, ApiError> {
-        let table = self
+    ) -> Result<(BTreeMap<String, ListedGroup>, Partial), ApiError> {
+        let (table, partial) = self
             .tables(
                 RequestCode::GetAllSubscriptiongroupConfig,
                 "subscriptionGroupTable",
@@ -125,6 +125,6 @@ impl Upstream {
                 };
             }
         }
-        Ok(groups)
+        Ok((groups, partial))
     }
 }

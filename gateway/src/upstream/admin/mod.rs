@@ -17,6 +17,7 @@ pub(crate) use topics::unreached;
 pub use topics::{BrokerTopic, queues_in_all};
 pub(super) use view::{Versioned, View};
 
+use super::consumer::{Partial, UNREACHABLE};
 use super::silence::PATIENCE;
 use super::{Upstream, mapping};
 use crate::error::{ApiError, Code};
@@ -143,17 +144,20 @@ impl Upstream {
         }
     }
 
+    /// The entries of a table of all masters, and the brokers left out.
     pub(super) async fn tables(
         &self,
         code: RequestCode,
         table: &str,
         deadline: Instant,
-    ) -> Result<Vec<(String, Value)>, ApiError> {
+    ) -> Result<(Vec<(String, Value)>, Partial), ApiError> {
         let (mut entries, mut last, mut reached) = (Vec::new(), None, 0);
-        for (_, answer) in self.all_masters(&Command::request(code), deadline).await? {
+        let mut missing = self.masters_of_late(&*self.masters(deadline).await?);
+        for (broker, answer) in self.all_masters(&Command::request(code), deadline).await? {
             match answer {
                 Ok(response) if response.response_code() == ResponseCode::Success => {
                     reached += 1;
+                    missing.remove(&broker);
                     let tree = json::parse(&response.body.to_bytes()).unwrap_or_default();
                     if let Some(Value::Object(list)) = tree.get(table) {
                         entries.extend(list.iter().cloned());
@@ -165,7 +169,10 @@ impl Upstream {
         }
         match last {
             Some(error) if reached == 0 => Err(error),
-            _ => Ok(entries),
+            _ => {
+                let partial = missing.into_iter().map(|name| (name, UNREACHABLE));
+                Ok((entries, partial.collect()))
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use super::{
     too_many_writers,
 };
 use crate::error::{ApiError, Code};
+use crate::upstream::consumer::{Partial, UNREACHABLE};
 use crate::upstream::routes::{Broker, PERM_READ, PERM_WRITE, Route};
 use crate::upstream::{Upstream, mapping};
 use futures_util::future::join_all;
@@ -95,6 +96,34 @@ impl Upstream {
         Ok((found, view.silent.into_iter().collect()))
     }
 
+    /// A topic on every master that has it, the newest first, and the brokers left out: those that do not answer and have
+    /// queues of it by its queue map, or may have where there is none.
+    ///
+    /// # Errors
+    /// `no_route`, or what all masters failed with.
+    pub(crate) async fn topic_in_part(
+        &self,
+        topic: &str,
+        deadline: Instant,
+    ) -> Result<(Vec<BrokerTopic>, Partial), ApiError> {
+        let view = self.topic_view(topic, deadline).await?;
+        let masters = self.masters(deadline).await?;
+        let newest = view.newest();
+        let mut holders = match newest.and_then(|(_, t)| QueueMap::of(&t.spec.attributes)) {
+            Some(map) => {
+                let counts = map.counts.into_iter().filter(|(_, count)| *count > 0);
+                counts.map(|(name, _)| name).collect()
+            }
+            None => self.masters_of_late(&masters),
+        };
+        if newest.is_none() {
+            holders.extend(view.peers.iter().cloned());
+        }
+        holders.retain(|name| !view.answered.contains(name));
+        let partial = holders.into_iter().map(|name| (name, UNREACHABLE));
+        Ok((listed(&view), partial.collect()))
+    }
+
     /// Keeps in mind who has a topic that was read, for when they are away.
     pub(crate) async fn remember(&self, topic: &str, found: &[BrokerTopic], deadline: Instant) {
         let known = self.route(topic, deadline).await.ok().flatten();
@@ -122,13 +151,17 @@ impl Upstream {
         deadline: Instant,
     ) -> Result<(), ApiError> {
         let masters = self.masters(deadline).await?;
-        if silent.is_empty() && self.masters_of_late(&masters).len() == masters.by_name.len() {
+        let mut away = self.masters_of_late(&masters);
+        away.retain(|name| !masters.by_name.contains_key(name));
+        away.extend(silent.iter().cloned());
+        if away.is_empty() {
             return Ok(());
         }
         if let Err(error) = self.route(topic, deadline).await {
             tracing::debug!(%error, topic, "name servers not asked where the topic was");
         }
-        match self.missing_holder(topic, silent, deadline).await? {
+        let away: Vec<String> = away.into_iter().collect();
+        match self.missing_holder(topic, &away, deadline).await? {
             Some(broker) => Err(unreached(&broker, topic)),
             None => Ok(()),
         }

@@ -446,6 +446,32 @@ async fn a_waiting_receive_is_woken_from_any_master() {
     cluster.stop().await;
 }
 
+/// Only the first message of an answer may exceed the bytes asked for, whichever broker has the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_bytes_of_a_receive_hold_over_all_brokers() {
+    let cluster = Cluster::start(2, 1).await;
+    cluster.ns("PUT", "/topics/t", r#"{"queues":2}"#).await;
+    cluster.receive("g", "topic=t&wait=0s").await;
+    let pad = "x".repeat(1_000);
+    for number in 0..6 {
+        let broker = ["broker-a", "broker-b"][number % 2];
+        let body = format!(r#"{{"text":"{pad}","queue":{{"broker":"{broker}","id":0}}}}"#);
+        let sent = cluster.ns("POST", "/topics/t/messages", &body).await;
+        assert_eq!(sent.status, 201, "{}", sent.text());
+    }
+    for (bytes, count, more) in [(10, 1, true), (2_500, 2, true), (20_000, 3, false)] {
+        let path = format!("/groups/g/receive?topic=t&wait=5s&max=10&maxBytes={bytes}");
+        let answer = cluster.ns("POST", &path, "").await.json();
+        let messages = answer["messages"].as_array().unwrap();
+        assert_eq!(
+            (messages.len(), &answer["more"]),
+            (count, &more.into()),
+            "{bytes}"
+        );
+    }
+    cluster.stop().await;
+}
+
 /// A broker that leaves the name servers takes its queues out of the routes. What is missing then is said, not left out.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broker_that_left_is_named_and_its_keys_wait_for_it() {

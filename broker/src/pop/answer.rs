@@ -233,7 +233,7 @@ pub(super) fn empty(broker: &Broker, waiting: Waiting, swept: &Swept) {
         msg_offset_info: Some(String::new()),
         group_version: gantry.then_some(ask.rules.version),
         paused: (gantry && ask.rules.policy.paused).then_some(true),
-        more: (gantry && swept.again).then_some(true),
+        more: (gantry && (swept.again || (ask.not_first && swept.rest > 0))).then_some(true),
         member_full: (gantry && swept.member_full).then_some(true),
         gap: gantry.then(|| gaps(swept)).flatten(),
         ..PopResponse::default()

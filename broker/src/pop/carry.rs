@@ -207,6 +207,7 @@ fn carry(broker: &Arc<Broker>, group: &str, topic: &str) -> Result<(), BrokerErr
         queue_id: -1,
         messages: BATCH,
         bytes: BATCH_BYTES,
+        not_first: false,
         invisible_ms: INVISIBLE_MS,
         filter: Arc::new(Filter::All),
         start: Start::Earliest,

@@ -167,6 +167,7 @@ fn parse_pop(
         queue_id: request.queue_id,
         messages: usize::try_from(request.max_msg_nums).unwrap_or(1),
         bytes: bytes.clamp(1, BYTES_MAX),
+        not_first: gantry && request.not_first == Some(true),
         invisible_ms,
         filter,
         start: if gantry || request.init_mode == 0 {
@@ -236,6 +237,7 @@ fn parse_notification(
         queue_id: request.queue_id,
         messages: 1,
         bytes: 1,
+        not_first: false,
         invisible_ms: rules.policy.invisible_ms,
         filter,
         start: Start::Earliest,

@@ -328,6 +328,7 @@ mod tests {
             queue_id: -1,
             messages: 1,
             bytes: 1 << 20,
+            not_first: false,
             invisible_ms: 60_000,
             filter: Arc::new(Filter::All),
             start: Start::Earliest,

@@ -38,6 +38,8 @@ pub(crate) struct Ask {
     pub(crate) messages: usize,
     /// Most bytes of records.
     pub(crate) bytes: usize,
+    /// Not even the first message may exceed them.
+    pub(crate) not_first: bool,
     /// Lease time, ms.
     pub(crate) invisible_ms: u64,
     /// Wanted messages.
@@ -155,7 +157,7 @@ pub(super) fn lease(
             reach,
             messages: messages - swept.leased.len(),
             bytes,
-            is_first: swept.leased.is_empty(),
+            is_first: swept.leased.is_empty() && !ask.not_first,
         };
         if want.messages > 0 && bytes > 0 && budget > 0 {
             let found = look(broker, slot, locked, want, &mut budget)?;
@@ -459,6 +461,7 @@ mod tests {
             queue_id: -1,
             messages: 32,
             bytes: 1 << 20,
+            not_first: false,
             invisible_ms: 60_000,
             filter: Arc::new(Filter::All),
             start: Start::Earliest,

@@ -133,6 +133,7 @@ impl Upstream {
         ext.put("groupVersion", group.version);
         self.name(&request.member, ext);
         ext.put("maxBytes", max_bytes.max(1));
+        ext.put("notFirst", max_bytes < request.max_bytes);
         if let Some(limit) = limit {
             ext.put("memberLimit", limit);
         }

@@ -2,7 +2,7 @@
 //! 200055 polling info. A batch ack (200151) has its content in the body, see [`crate::body::ack`].
 
 super::header! {
-    /// POP_MESSAGE 200050. `gantry`, `member` and `max_bytes` are set by Gantry's gateway only.
+    /// POP_MESSAGE 200050. `gantry` and what follows it are set by Gantry's gateway only.
     PopRequest {
         /// Group.
         consumer_group: String = "consumerGroup",
@@ -34,6 +34,8 @@ super::header! {
         member: Option<String> = "member",
         /// Most body bytes wanted.
         max_bytes: Option<i64> = "maxBytes",
+        /// The gateway holds messages for the same answer: not even the first may exceed `max_bytes`.
+        not_first: Option<bool> = "notFirst",
         /// Leases that this member may hold in all queues of the group on one broker; 0 = any number.
         member_limit: Option<u32> = "memberLimit",
         /// Version of the group's settings that the gateway knows.

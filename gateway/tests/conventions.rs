@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 use support::{Cluster, Connection, http2, send, text};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const MESSAGES: &str = "/v1/ns/default/topics/t/messages";
 
@@ -679,20 +679,41 @@ async fn what_is_no_receipt_is_refused() {
     cluster.stop().await;
 }
 
+/// Also the first letters of a method, and of what HTTP/2 begins with. A connection that has begun HTTP/2 and asks for
+/// nothing hears no HTTP/1.1.
 #[tokio::test]
 async fn a_head_that_never_ends_is_answered_408() {
     let cluster = Cluster::alone().await;
-    let mut connection = Connection::open(cluster.addr()).await;
-    connection
-        .write(b"GET /healthz HTTP/1.1\r\nHost: local")
-        .await;
     let begin = tokio::time::Instant::now();
-    connection
-        .answer(false)
+    let mut halves = Vec::new();
+    for half in [
+        b"GET /healthz HTTP/1.1\r\nHost: local".as_slice(),
+        b"P",
+        b"PRI * HT",
+    ] {
+        let mut connection = Connection::open(cluster.addr()).await;
+        connection.write(half).await;
+        halves.push(connection);
+    }
+    let mut http2 = tokio::net::TcpStream::connect(cluster.addr())
         .await
-        .problem(408, "request_timeout");
+        .unwrap();
+    let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    let preface = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &settings].concat();
+    http2.write_all(&preface).await.unwrap();
+    for mut connection in halves {
+        connection
+            .answer(false)
+            .await
+            .problem(408, "request_timeout");
+        assert!(connection.closed().await);
+    }
+    let mut heard = Vec::new();
+    http2.read_to_end(&mut heard).await.unwrap();
     assert!((9..13).contains(&begin.elapsed().as_secs()));
-    assert!(connection.closed().await);
+    let text = String::from_utf8_lossy(&heard);
+    assert!(!text.contains("HTTP/1.1"), "{text}");
+    assert!(heard.len() >= settings.len(), "{heard:?}");
     cluster.stop().await;
 }
 

@@ -4,6 +4,8 @@
 //! Idle --first byte of a head--> Idle, head running (10 s, then 408) --service called--> Serving
 //! Serving --response made--> Answered --flushed--> Idle          101 or HTTP/2: Free (no limits here any more)
 //! ```
+//!
+//! An HTTP/2 connection has the same 10 s from its first byte to its first request; then it is closed without a word.
 
 use super::problem;
 use crate::error::{ApiError, Code};
@@ -30,6 +32,9 @@ const IDLE_TIME: Duration = Duration::from_secs(90);
 pub(super) const WRITE_TIME: Duration = Duration::from_secs(30);
 /// The same while memory for answers is short, and how often that is looked at.
 pub(super) const WRITE_TIME_SHORT: Duration = Duration::from_secs(5);
+
+/// What an HTTP/2 connection begins with (RFC 9113, 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Header lines and bytes of a block that is never too large for the library.
 const LINES_FINE: usize = 512;
@@ -79,6 +84,10 @@ pub(super) struct Watched {
     request_max: usize,
     /// Memory of the answers that clients have yet to take.
     answers: Arc<Budget>,
+    /// Bytes of [`PREFACE`] that the connection began with; `None` = it began otherwise.
+    preface: Option<usize>,
+    /// The connection was ended here: nothing is read any more.
+    ended: bool,
     /// When the head that is being read began.
     head_since: Option<Instant>,
     /// Bytes and line feeds read since then.
@@ -105,6 +114,8 @@ impl Watched {
             gateway,
             request_max,
             answers,
+            preface: Some(0),
+            ended: false,
             head_since: None,
             head_read: (0, 0),
             idle_since,
@@ -130,6 +141,20 @@ impl Watched {
             }
             timer.as_mut().reset(deadline);
         }
+    }
+
+    fn is_http2(&self) -> bool {
+        self.preface == Some(PREFACE.len())
+    }
+
+    /// Whether `new` bytes go on with the preface of HTTP/2.
+    fn note_preface(&mut self, new: &[u8]) {
+        let Some(rest) = self.preface.and_then(|had| PREFACE.get(had..)) else {
+            return;
+        };
+        let had = PREFACE.len() - rest.len();
+        let count = rest.len().min(new.len());
+        self.preface = (rest.get(..count) == new.get(..count)).then_some(had + count);
     }
 
     /// Writes a whole answer as far as the socket takes it now; the connection ends after it.
@@ -209,6 +234,9 @@ impl AsyncRead for Watched {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.ended {
+            return Poll::Ready(Ok(()));
+        }
         let before = buf.filled().len();
         let idle = self.phase.get() == IDLE;
         if let Poll::Ready(result) = Pin::new(&mut self.stream).poll_read(cx, buf) {
@@ -218,6 +246,7 @@ impl AsyncRead for Watched {
                     self.head_since = Some(Instant::now());
                     self.head_read = (0, 0);
                 }
+                self.note_preface(new);
                 self.head_read.0 += new.len();
                 self.head_read.1 += new.iter().filter(|byte| **byte == b'\n').count();
             }
@@ -232,7 +261,7 @@ impl AsyncRead for Watched {
         if !self.expired(deadline, cx) {
             return Poll::Pending;
         }
-        if head_since.is_some() {
+        if head_since.is_some() && !self.is_http2() {
             let detail = format!(
                 "the header block was not complete within {} s",
                 HEAD_TIME.as_secs()
@@ -240,6 +269,7 @@ impl AsyncRead for Watched {
             self.last_words(&ApiError::new(Code::RequestTimeout, detail));
         }
         self.phase.free();
+        self.ended = true;
         // Nothing was put into the buffer: the library sees the end of the stream.
         Poll::Ready(Ok(()))
     }

@@ -139,12 +139,16 @@ impl Default for LimitsConfig {
     }
 }
 
+/// Shortest `members.lease_silence` in which a gateway surely announces its open subscriptions again.
+const LEASE_SILENCE_SAFE: Millis = Millis::secs(20);
+
 /// Section `members`: how long a silent member keeps its group for its kind. A group has members that lease messages
 /// (REST, WebSocket, POP) or members that pull them, never both.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MembersConfig {
-    /// After the last call of a lease member.
+    /// After the last call of a lease member. Below 20 s an open subscription that takes nothing may be gone between two
+    /// calls of its gateway, which come every 15 s.
     pub lease_silence: Millis,
     /// After the last heartbeat of a member that pulls.
     pub native_silence: Millis,
@@ -376,9 +380,40 @@ impl Settings for Config {
     }
 }
 
+impl Config {
+    /// What is allowed and unlikely to be meant, as texts for the operator.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let silence = self.members.lease_silence;
+        let mut warnings = Vec::new();
+        if silence < LEASE_SILENCE_SAFE {
+            warnings.push(format!(
+                "members.lease_silence is {silence}: gateways announce an open subscription every 15s, so below \
+                 {LEASE_SILENCE_SAFE} a consumer that pulls may take over the group of one that takes nothing"
+            ));
+        }
+        warnings
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_silence_shorter_than_what_gateways_keep_is_warned_of() {
+        let mut config = Config::default();
+        assert_eq!(config.warnings(), Vec::<String>::new());
+        config.members.lease_silence = Millis::secs(20);
+        assert_eq!(config.warnings(), Vec::<String>::new());
+        config.members.lease_silence = Millis::secs(15);
+        let warnings = config.warnings();
+        assert!(
+            warnings[0].contains("members.lease_silence is 15s"),
+            "{warnings:?}"
+        );
+        assert!(config.validate().is_empty());
+    }
 
     #[test]
     fn defaults_are_valid_and_every_fault_is_named() {

@@ -199,6 +199,9 @@ pub async fn start_on(
         let texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
         return Err(Error::Config(texts.join("; ")));
     }
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
+    }
     // The port first: its number goes into message ids and into the registration.
     let late = Arc::new(Late::default());
     let server = bind(&config, config.listen, &late, false)?;

@@ -56,12 +56,14 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// The process's exit code: 2 where command line or configuration must be changed, else 1.
+    /// The process's exit code: 2 where command line or configuration must be changed, 4 where the
+    /// metadata store is damaged, else 1.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) => 2,
             Self::Db(error) if error.is_configuration() => 2,
+            Self::Db(error) if error.is_damage() => 4,
             _ => 1,
         }
     }

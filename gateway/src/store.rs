@@ -3,7 +3,7 @@
 
 use crate::config::Config;
 use crate::db::master_key::MasterKey;
-use crate::db::{Db, DbError};
+use crate::db::{DatabaseUrl, Db, DbError, SecretsConfig};
 use crate::gateway::RunError;
 use crate::signing::KeyRing;
 use crate::state::AppState;
@@ -43,7 +43,18 @@ impl Store {
                  receipts"
             );
         }
-        let db = Db::open(&config.database(), config.database_wait.duration()).await?;
+        let url = config.database();
+        let read = Self::read(&url, config.database_wait.duration(), &secrets, now_ms);
+        Ok(read.await.map_err(|error| error.of(&url))?)
+    }
+
+    async fn read(
+        url: &DatabaseUrl,
+        patience: Duration,
+        secrets: &SecretsConfig,
+        now_ms: u64,
+    ) -> Result<Self, DbError> {
+        let db = Db::open(url, patience).await?;
         let master = secrets.master_key(&db).await?;
         let keys = db.signing_keys(KIND, &master, now_ms).await?;
         Ok(Self {

@@ -281,3 +281,57 @@ async fn a_postgres_that_cannot_be_reached_is_waited_for_and_named() {
     let opened = Db::open(&url, Duration::from_secs(20)).await.map(drop);
     assert!(matches!(opened, Err(DbError::Sql(_))), "{opened:?}");
 }
+
+/// Exit code 4, as for damaged data of a broker; the message names the file and says what to do.
+#[tokio::test]
+async fn a_damaged_file_and_one_of_another_application_are_named() {
+    let start = |dir: &tempfile::TempDir| {
+        let config = gateway::Config {
+            listen: ([127, 0, 0, 1], 0).into(),
+            auth: gateway::Auth::Off,
+            admin_listen: node::AdminListen::Off,
+            data: dir.path().into(),
+            namesrv: vec!["127.0.0.1:1".into()],
+            ..gateway::Config::default()
+        };
+        let context = node::Context::quiet(Arc::new(clock::SystemClock::new()));
+        async move {
+            gateway::start(config, &context)
+                .await
+                .map(drop)
+                .unwrap_err()
+        }
+    };
+    let refused = |error: gateway::RunError, dir: &tempfile::TempDir, words: &str| {
+        let text = error.to_string();
+        assert_eq!(error.exit_code(), 4, "{text}");
+        let file = dir.path().join("gateway.db").display().to_string();
+        assert!(text.contains(&file) && text.contains(words), "{text}");
+    };
+    let garbage = tempfile::tempdir().unwrap();
+    std::fs::write(garbage.path().join("gateway.db"), [0x5a; 8_192]).unwrap();
+    refused(start(&garbage).await, &garbage, "put back a copy");
+
+    let torn = tempfile::tempdir().unwrap();
+    let path = torn.path().join("gateway.db");
+    let url = DatabaseUrl::sqlite(&path);
+    let db = Db::open(&url, Duration::from_secs(1)).await.unwrap();
+    db.close().await;
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[4_096..].fill(0x5a);
+    std::fs::write(&path, bytes).unwrap();
+    refused(start(&torn).await, &torn, "put back a copy");
+
+    let foreign = tempfile::tempdir().unwrap();
+    let path = foreign.path().join("gateway.db");
+    let options = sqlx::sqlite::SqliteConnectOptions::new()
+        .filename(&path)
+        .create_if_missing(true);
+    let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
+    sqlx::query("CREATE TABLE songs (name TEXT)")
+        .execute(&pool)
+        .await
+        .unwrap();
+    pool.close().await;
+    refused(start(&foreign).await, &foreign, "table 'songs'");
+}

@@ -1,6 +1,13 @@
 //! Why the metadata store cannot be used, and whose fault that is.
 
+use super::DatabaseUrl;
+use sqlx::migrate::MigrateError;
 use std::time::Duration;
+
+/// The file is malformed (SQLite result codes).
+const SQLITE_CORRUPT: u32 = 11;
+/// The file is no database, or a sealed one.
+const SQLITE_NOTADB: u32 = 26;
 
 /// What is wrong. Addresses are shown without their password.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +66,28 @@ pub enum DbError {
     /// SQL failed.
     #[error("metadata store")]
     Sql(#[from] sqlx::Error),
+    /// The file cannot be read as a database, or not all of it.
+    #[error(
+        "metadata store {url} is damaged, or is no database: put back a copy of the file, or move it away to begin with a \
+             new one, which refuses the receipts and cursors given out so far"
+    )]
+    Damaged {
+        /// Which.
+        url: String,
+        /// What SQLite says.
+        source: Box<DbError>,
+    },
+    /// The file is a database of something else.
+    #[error(
+        "metadata store {path} is the database of another application (it has a table '{table}' and none of gantry's): \
+             give another database_url (--database-url), or move the file away"
+    )]
+    Foreign {
+        /// Which file.
+        path: String,
+        /// One that gantry does not make.
+        table: String,
+    },
     /// A newer Gantry has changed the store.
     #[error(
         "the metadata store has migration {0}, which this version of gantry does not know: a newer one has used it; \
@@ -67,7 +96,7 @@ pub enum DbError {
     Newer(i64),
     /// A migration failed.
     #[error("metadata store: migration")]
-    Migrate(#[source] sqlx::migrate::MigrateError),
+    Migrate(#[source] MigrateError),
     /// The master key file.
     #[error("master_key_file (--master-key-file) {path}: {why}")]
     MasterKey {
@@ -109,6 +138,34 @@ pub enum DbError {
 }
 
 impl DbError {
+    /// The same, naming the store where its file is damaged.
+    #[must_use]
+    pub(crate) fn of(self, url: &DatabaseUrl) -> Self {
+        let failed = match &self {
+            Self::Sql(error)
+            | Self::Migrate(
+                MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _),
+            ) => error,
+            _ => return self,
+        };
+        let code = failed.as_database_error().and_then(|error| error.code());
+        let code = code.and_then(|code| code.parse::<u32>().ok()).unwrap_or(0);
+        // The low byte of an extended code is the code.
+        if url.is_postgres() || !matches!(code & 0xFF, SQLITE_CORRUPT | SQLITE_NOTADB) {
+            return self;
+        }
+        Self::Damaged {
+            url: url.to_string(),
+            source: Box::new(self),
+        }
+    }
+
+    /// Whether the file cannot be used as it is (exit code 4).
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Damaged { .. } | Self::Foreign { .. })
+    }
+
     /// Whether command line or configuration must be changed (exit code 2), not just the moment.
     #[must_use]
     pub fn is_configuration(&self) -> bool {
@@ -123,10 +180,10 @@ impl DbError {
     }
 }
 
-impl From<sqlx::migrate::MigrateError> for DbError {
-    fn from(error: sqlx::migrate::MigrateError) -> Self {
+impl From<MigrateError> for DbError {
+    fn from(error: MigrateError) -> Self {
         match error {
-            sqlx::migrate::MigrateError::VersionMissing(version) => Self::Newer(version),
+            MigrateError::VersionMissing(version) => Self::Newer(version),
             other => Self::Migrate(other),
         }
     }

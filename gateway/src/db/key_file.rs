@@ -30,18 +30,17 @@ impl SecretsConfig {
         };
         // asked first: whoever has put secrets there has made the file before
         let used = db.holds_secrets().await?;
-        match read(path)? {
+        match read(path, used)? {
             Some(key) => Ok(key),
             None if self.create && !used => create(path),
-            None if used => Err(fault(
-                path,
-                "is missing, and the metadata store holds secrets that were sealed with it: put back the file this store was \
-                 made with",
-            )),
+            None if used => Err(fault(path, &format!("is missing, and {PUT_BACK}"))),
             None => Err(fault(path, &format!("is missing: {}", how_to_make(path)))),
         }
     }
 }
+
+/// What to do about a key that is lost.
+const PUT_BACK: &str = "the metadata store holds secrets that were sealed with it: put back the file this store was made with";
 
 fn how_to_make(path: &Path) -> String {
     let path = path.display();
@@ -57,7 +56,8 @@ fn fault(path: &Path, why: &str) -> DbError {
     }
 }
 
-fn read(path: &Path) -> Result<Option<MasterKey>, DbError> {
+/// `used`: the store holds secrets that were sealed with the key.
+fn read(path: &Path, used: bool) -> Result<Option<MasterKey>, DbError> {
     let failed = |error: io::Error| fault(path, &error.to_string());
     let mut file = match File::open(path) {
         Ok(file) => file,
@@ -78,11 +78,15 @@ fn read(path: &Path) -> Result<Option<MasterKey>, DbError> {
         .read_to_end(&mut text)
         .map_err(failed)?;
     let wrong = |what: &str| {
-        let why = format!(
-            "{what}; it must hold 32 random bytes in base64: {}",
+        let then = if used {
+            PUT_BACK.to_owned()
+        } else {
             how_to_make(path)
-        );
-        fault(path, &why)
+        };
+        fault(
+            path,
+            &format!("{what}; it must hold 32 random bytes in base64: {then}"),
+        )
     };
     let bytes = STANDARD
         .decode(text.trim_ascii())
@@ -122,7 +126,7 @@ fn create(path: &Path) -> Result<MasterKey, DbError> {
             .and_then(|folder| folder.sync_all())
             .map_err(failed)?;
     }
-    read(path)?.ok_or_else(|| fault(path, "was removed as soon as it was made"))
+    read(path, false)?.ok_or_else(|| fault(path, "was removed as soon as it was made"))
 }
 
 #[cfg(test)]
@@ -146,7 +150,7 @@ mod tests {
     fn a_wrong_file_says_what_to_do() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("master-key");
-        assert!(read(&path).unwrap().is_none());
+        assert!(read(&path, false).unwrap().is_none());
         let short = STANDARD.encode([1; 31]);
         for (text, mode, words) in [
             ("!", 0o600, ["is not base64", "head -c 32 /dev/urandom"]),
@@ -160,10 +164,16 @@ mod tests {
         ] {
             std::fs::write(&path, text).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            let why = read(&path).unwrap_err().to_string();
+            let why = read(&path, false).unwrap_err().to_string();
             for word in words.iter().chain(["--master-key-file"].iter()) {
                 assert!(why.contains(word), "{text}: {why}");
             }
+            let used = read(&path, true).unwrap_err().to_string();
+            assert_eq!(
+                used.contains("put back the file"),
+                mode == 0o600,
+                "{text}: {used}"
+            );
         }
     }
 }

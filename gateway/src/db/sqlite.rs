@@ -11,13 +11,15 @@ use std::time::Duration;
 const BUSY: Duration = Duration::from_secs(5);
 /// A start waits so long for another one that migrates.
 const SETUP_LIMIT: Duration = Duration::from_secs(30);
+const TABLES: &str =
+    "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name";
 const SETUP_POLL: Duration = Duration::from_millis(10);
 
 /// Opens or creates the file and migrates it, one process at a time.
 ///
 /// # Errors
-/// [`DbError::NetworkFileSystem`], [`DbError::Locked`], [`DbError::File`], [`DbError::Sql`], [`DbError::Newer`],
-/// [`DbError::Migrate`].
+/// [`DbError::NetworkFileSystem`], [`DbError::Locked`], [`DbError::File`], [`DbError::Foreign`], [`DbError::Sql`],
+/// [`DbError::Newer`], [`DbError::Migrate`].
 pub(super) async fn open(path: &Path) -> Result<SqlitePool, DbError> {
     let file = |source| DbError::File {
         path: path.display().to_string(),
@@ -50,6 +52,16 @@ pub(super) async fn open(path: &Path) -> Result<SqlitePool, DbError> {
         .max_connections(CONNECTIONS)
         .connect_with(options)
         .await?;
+    let tables: Vec<(String,)> = sqlx::query_as(TABLES).fetch_all(&pool).await?;
+    // A first start that was cut short leaves the list of migrations alone.
+    if !tables.iter().any(|(name,)| name == "signing_keys")
+        && let Some((table,)) = tables.iter().find(|(name,)| name != "_sqlx_migrations")
+    {
+        return Err(DbError::Foreign {
+            path: path.display().to_string(),
+            table: table.clone(),
+        });
+    }
     sqlx::migrate!("../migrations").run(&pool).await?;
     Ok(pool)
 }

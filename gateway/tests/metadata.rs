@@ -333,5 +333,7 @@ async fn a_damaged_file_and_one_of_another_application_are_named() {
         .await
         .unwrap();
     pool.close().await;
+    let before = std::fs::read(&path).unwrap();
     refused(start(&foreign).await, &foreign, "table 'songs'");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
 }

@@ -1,8 +1,8 @@
 //! The embedded store: one file, shared by the gateways of one machine.
 
 use super::{CONNECTIONS, DbError};
-use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions, Connection, SqlitePool};
 use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::time::Duration;
@@ -43,16 +43,26 @@ pub(super) async fn open(path: &Path) -> Result<SqlitePool, DbError> {
     let options = SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(true)
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
         .busy_timeout(BUSY);
     // SQLite has no lock over several statements that a migration could hold; the file's lock ends with the process
     let _setup = setup_lock(path).await?;
+    check(path, &options).await?;
+    let options = options
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full);
     let pool = SqlitePoolOptions::new()
         .max_connections(CONNECTIONS)
         .connect_with(options)
         .await?;
-    let tables: Vec<(String,)> = sqlx::query_as(TABLES).fetch_all(&pool).await?;
+    sqlx::migrate!("../migrations").run(&pool).await?;
+    Ok(pool)
+}
+
+/// Refuses the database of another application, before anything is changed in it.
+async fn check(path: &Path, options: &SqliteConnectOptions) -> Result<(), DbError> {
+    let mut connection = options.connect().await?;
+    let tables: Vec<(String,)> = sqlx::query_as(TABLES).fetch_all(&mut connection).await?;
+    connection.close().await?;
     // A first start that was cut short leaves the list of migrations alone.
     if !tables.iter().any(|(name,)| name == "signing_keys")
         && let Some((table,)) = tables.iter().find(|(name,)| name != "_sqlx_migrations")
@@ -62,8 +72,7 @@ pub(super) async fn open(path: &Path) -> Result<SqlitePool, DbError> {
             table: table.clone(),
         });
     }
-    sqlx::migrate!("../migrations").run(&pool).await?;
-    Ok(pool)
+    Ok(())
 }
 
 async fn setup_lock(database: &Path) -> Result<File, DbError> {

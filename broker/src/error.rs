@@ -19,6 +19,9 @@ pub(crate) enum BrokerError {
     /// The message breaks a limit.
     #[error("{0}")]
     MessageIllegal(String),
+    /// The message is not of the topic's type.
+    #[error("{0}")]
+    MessageType(String),
     /// The message is longer than this broker takes.
     #[error("{remark}")]
     MessageTooLarge {
@@ -197,7 +200,9 @@ impl BrokerError {
             | Self::Full(_) => ResponseCode::SystemError,
             Self::NotSupported(_) => ResponseCode::SystemError,
             Self::Invalid(_) => ResponseCode::InvalidParameter,
-            Self::MessageIllegal(_) | Self::MessageTooLarge { .. } => ResponseCode::MessageIllegal,
+            Self::MessageIllegal(_) | Self::MessageType(_) | Self::MessageTooLarge { .. } => {
+                ResponseCode::MessageIllegal
+            }
             Self::NoTopic(_) => ResponseCode::TopicNotExist,
             Self::NoGroup(_) => ResponseCode::SubscriptionGroupNotExist,
             Self::Forbidden(_) | Self::GroupMode { .. } | Self::Immutable(_) => {
@@ -228,6 +233,7 @@ impl BrokerError {
         match self {
             Self::Wire(_) | Self::Body(_) | Self::Invalid(_) => "invalid_field",
             Self::MessageIllegal(_) => "message_illegal",
+            Self::MessageType(_) => "message_type_mismatch",
             Self::MessageTooLarge { .. } => "message_too_large",
             Self::NoTopic(_) => "topic_not_found",
             Self::NoGroup(_) => "group_not_found",

@@ -20,6 +20,8 @@ pub(crate) const PERM_READ: i32 = 4;
 /// Readable and writable.
 pub(crate) const PERM_READ_WRITE: i32 = PERM_READ | PERM_WRITE;
 
+/// Attribute that says which messages the topic takes: `NORMAL`, `FIFO` …; absent: any.
+pub(crate) const MESSAGE_TYPE: &str = "message.type";
 /// Attribute that tells a topic from an earlier one of the same name on this broker: when it was made here, epoch ms.
 /// Set by the table alone, never by a caller.
 pub(crate) const ATTRIBUTE_EPOCH: &str = "gantry.epoch";

@@ -388,3 +388,50 @@ async fn pulls_during_sends_give_every_offset_once() {
     };
     tokio::join!(sending, reading);
 }
+
+/// Messages of a gateway must be of the topic's type; RocketMQ's broker takes any from its clients.
+#[tokio::test]
+async fn messages_of_a_gateway_are_of_the_topics_type() {
+    let fix = Fixture::start().await;
+    for kind in ["NORMAL", "FIFO", "DELAY"] {
+        let attributes = format!("+message.type={kind}");
+        let create = support::create_topic(kind, 1).with_ext("attributes", attributes);
+        fix.ok(create).await;
+    }
+    fix.create_topic("any", 1).await;
+    let key: &[(&str, &str)] = &[("__SHARDINGKEY", "o")];
+    for (topic, properties, fits) in [
+        ("NORMAL", &[][..], true),
+        ("NORMAL", key, false),
+        ("FIFO", &[], false),
+        ("FIFO", key, true),
+        ("DELAY", &[], true),
+        ("any", &[], true),
+        ("any", key, true),
+    ] {
+        let what = format!("{topic} {properties:?}");
+        let (_, first) = fix.send(topic, 0, properties, "native").await;
+        let text = properties_text(properties);
+        let entry = BatchEntry {
+            flag: 0,
+            body: b"b",
+            properties: text.as_bytes(),
+        };
+        let mut batch = send(topic, 0, &[], "");
+        batch.code = RequestCode::SendBatchMessage.code();
+        batch.ext.put("m", true);
+        let batch = batch.with_body(encode_batch([entry]).unwrap());
+        let plain = send(topic, 0, properties, "gateway");
+        for cmd in [plain, batch] {
+            let answer = fix.call(cmd.with_ext("gantry", true)).await;
+            let wanted = if fits {
+                (0, None)
+            } else {
+                (13, Some("message_type_mismatch"))
+            };
+            assert_eq!((answer.code, answer.ext.get("reason")), wanted, "{what}");
+        }
+        let (_, next) = fix.send(topic, 0, properties, "native").await;
+        assert_eq!(next - first, if fits { 3 } else { 1 }, "stored: {what}");
+    }
+}

@@ -878,3 +878,35 @@ async fn draining_answers_waiting_receives_and_ends_their_connections() {
     assert!(begin.elapsed() < Duration::from_secs(5));
     cluster.stop().await;
 }
+
+/// A topic of type normal takes no ordering key, on whichever way it comes; nothing of such a message is stored.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_normal_topic_takes_no_ordering_key() {
+    let cluster = Cluster::start(1, 1).await;
+    cluster.ns("PUT", "/topics/n", r#"{"type":"normal"}"#).await;
+    let keyed = r#"{"json":1,"orderingKey":"o"}"#;
+    let refused = cluster.ns("POST", "/topics/n/messages", keyed).await;
+    let problem = refused.problem(409, "message_type_mismatch");
+    assert_eq!(problem["outcome"], "notApplied");
+    assert_eq!(
+        problem["detail"],
+        "topic 'n' is of type normal: it takes no orderingKey"
+    );
+    let header = [("Mq-Ordering-Key", "o")];
+    let raw = cluster.with("POST", "/topics/n/raw", &header, b"x").await;
+    raw.problem(409, "message_type_mismatch");
+    let batch = format!(r#"{{"messages":[{{"json":1}},{keyed}]}}"#);
+    let some = cluster.ns("POST", "/topics/n/messages/batch", &batch).await;
+    assert_eq!(some.status, 207, "{}", some.text());
+    assert_eq!(some.json()["results"][1]["code"], "message_type_mismatch");
+    let atomic = format!(r#"{{"messages":[{keyed},{keyed}],"atomic":true}}"#);
+    let all = cluster
+        .ns("POST", "/topics/n/messages/batch", &atomic)
+        .await;
+    all.problem(409, "message_type_mismatch");
+
+    let stored = cluster.ns("GET", "/topics/n/messages?from=earliest", "");
+    let stored = stored.await.json()["items"].as_array().unwrap().len();
+    assert_eq!(stored, 1, "the one without a key");
+    cluster.stop().await;
+}

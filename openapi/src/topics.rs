@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 #[serde(rename_all = "camelCase", default)]
 #[schema(example = json!({"type": "mixed", "queues": 8, "labels": {"team": "billing"}}))]
 pub struct TopicRequest {
-    /// `mixed` (default) or `normal`; for ever.
+    /// `mixed` (default) or `normal`, which takes no message with an ordering key; for ever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub r#type: Option<String>,
     /// Over all brokers; may grow. Default 8.

@@ -15,7 +15,7 @@ use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::names;
 use crate::table::{ATTRIBUTE_MADE, ATTRIBUTE_VERSION, Deletion, Entry, VERSION_MAX, after};
-use crate::topic::{ATTRIBUTE_EPOCH, TopicConfig};
+use crate::topic::{ATTRIBUTE_EPOCH, MESSAGE_TYPE, TopicConfig};
 
 /// Most attributes of a topic, and the longest name and value in bytes.
 const ATTRIBUTES_MAX: usize = 64;
@@ -24,7 +24,7 @@ const ATTRIBUTE_VALUE_MAX: usize = 4_096;
 /// Longest queue map in bytes.
 const QUEUE_MAP_MAX: usize = 65_536;
 /// Attributes that keep the value they were created with.
-const IMMUTABLE: [&str; 2] = ["message.type", "gantry.type"];
+const IMMUTABLE: [&str; 2] = [MESSAGE_TYPE, "gantry.type"];
 
 /// What the caller expects to find: nothing, some version, or anything.
 ///

@@ -171,12 +171,13 @@ pub(crate) fn store(
         request.queue_id
     };
     if request.batch {
-        return send_batch::store(broker, cmd, request, queue_id, peer);
+        return send_batch::store(broker, cmd, request, &topic, queue_id, peer);
     }
     let body = cmd.body.to_bytes();
     check_body(broker, body.len())?;
     let wishes = Wishes::of(request.properties.as_bytes());
     wishes.check_supported()?;
+    wishes.check_type(request, &topic)?;
     let target = retry::redirect(broker, request, cmd.version)?;
     let mut properties = build_properties(broker, request.properties);
     let uniq_key = if wishes.has_uniq_key {

@@ -19,6 +19,7 @@ use crate::carry::CARRIED;
 use crate::delay;
 use crate::error::BrokerError;
 use crate::names;
+use crate::topic::TopicConfig;
 
 /// Most messages of one batch.
 const BATCH_MAX: usize = 16_384;
@@ -28,6 +29,7 @@ pub(crate) fn store(
     broker: &Arc<Broker>,
     cmd: &Command,
     request: &SendRequest<'_>,
+    topic: &TopicConfig,
     queue_id: i32,
     peer: SocketAddr,
 ) -> Result<Stored, BrokerError> {
@@ -62,6 +64,7 @@ pub(crate) fn store(
     for entry in &entries {
         let wishes = Wishes::of(entry.properties);
         wishes.check_supported()?;
+        wishes.check_type(request, topic)?;
         if wishes.delay_level > 0 {
             return Err(BrokerError::MessageIllegal(
                 "a batch cannot hold delayed messages".to_owned(),

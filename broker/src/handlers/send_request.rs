@@ -8,6 +8,7 @@ use crate::broker::Broker;
 use crate::delay;
 use crate::error::BrokerError;
 use crate::names;
+use crate::topic::{MESSAGE_TYPE, TopicConfig};
 
 /// What a send asks for. Texts borrow from the request.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub(crate) struct SendRequest<'a> {
     pub(crate) batch: bool,
     /// The sender wants the bytes on the disk, whatever the broker's policy.
     pub(crate) want_flushed: bool,
+    /// The sender is a gateway, whose messages must be of the topic's type. RocketMQ's broker leaves that to its proxy.
+    pub(crate) gantry: bool,
 }
 
 impl<'a> SendRequest<'a> {
@@ -71,6 +74,7 @@ impl<'a> SendRequest<'a> {
             max_reconsume_times: ext.optional(pick("maxReconsumeTimes", "l"))?,
             batch: ext.bool(pick("batch", "m")),
             want_flushed: ext.get("durability") == Some("flushed"),
+            gantry: ext.bool("gantry"),
         })
     }
 
@@ -126,6 +130,8 @@ pub(crate) struct Wishes {
     pub(crate) transaction: bool,
     /// Delivery at an arbitrary time.
     pub(crate) timer: bool,
+    /// It has an ordering key.
+    pub(crate) ordering_key: bool,
 }
 
 impl Wishes {
@@ -141,6 +147,7 @@ impl Wishes {
                         .min(delay::LEVELS);
                 }
                 property::UNIQ_KEY => wishes.has_uniq_key = true,
+                property::SHARDING_KEY => wishes.ordering_key = true,
                 property::TRAN_MSG => wishes.transaction = value.eq_ignore_ascii_case("true"),
                 property::TIMER_DELAY_SEC
                 | property::TIMER_DELAY_MS
@@ -149,6 +156,30 @@ impl Wishes {
             }
         }
         wishes
+    }
+
+    /// Refuses a message of a gateway that is not of the topic's type.
+    ///
+    /// # Errors
+    /// [`BrokerError::MessageType`].
+    pub(crate) fn check_type(
+        &self,
+        request: &SendRequest<'_>,
+        topic: &TopicConfig,
+    ) -> Result<(), BrokerError> {
+        if !request.gantry {
+            return Ok(());
+        }
+        let kind = topic.attributes.get(MESSAGE_TYPE).map(String::as_str);
+        let what = match (kind, self.ordering_key) {
+            (Some("NORMAL"), true) => "of type normal: it takes no orderingKey",
+            (Some("FIFO"), false) => "of type ordered: every message needs an orderingKey",
+            _ => return Ok(()),
+        };
+        let name = names::shorten(request.topic);
+        Err(BrokerError::MessageType(format!(
+            "topic '{name}' is {what}"
+        )))
     }
 
     /// Refuses what this broker cannot do yet, so that it never becomes a plain message.

@@ -15,7 +15,7 @@ use crate::broker::Broker;
 use crate::error::BrokerError;
 use crate::names;
 use crate::table::{Batch, Buried, Entry, after};
-use crate::topic::{QUEUES_MAX, TopicConfig};
+use crate::topic::{MESSAGE_TYPE, QUEUES_MAX, TopicConfig};
 use crate::version::DataVersion;
 
 /// Values of the attribute `message.type`.
@@ -228,13 +228,13 @@ pub(super) fn parse_attributes(text: &str) -> Result<Vec<(String, Option<String>
 
 fn check_attribute(name: &str, value: Option<&str>) -> Result<(), BrokerError> {
     match (name, value) {
-        ("message.type", Some("MIXED")) => Err(BrokerError::Invalid(
+        (MESSAGE_TYPE, Some("MIXED")) => Err(BrokerError::Invalid(
             "MIXED message type is not supported.".to_owned(),
         )),
-        ("message.type", Some(value)) if !MESSAGE_TYPES.contains(&value) => Err(
-            BrokerError::Absent(format!("value is not in set: {MESSAGE_TYPES:?}")),
-        ),
-        ("message.type" | "queue.type" | "cleanup.policy" | "reserve.time", _) => Ok(()),
+        (MESSAGE_TYPE, Some(value)) if !MESSAGE_TYPES.contains(&value) => Err(BrokerError::Absent(
+            format!("value is not in set: {MESSAGE_TYPES:?}"),
+        )),
+        (MESSAGE_TYPE | "queue.type" | "cleanup.policy" | "reserve.time", _) => Ok(()),
         _ => Err(BrokerError::Absent(format!(
             "unsupported key: {}",
             names::shorten(name)

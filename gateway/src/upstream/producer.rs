@@ -338,6 +338,7 @@ impl Upstream {
         ext.put("k", "false");
         ext.put("m", payload.code == RequestCode::SendBatchMessage);
         ext.put("n", broker);
+        ext.put("gantry", true);
         if payload.durability == Some(Durability::Flushed) {
             ext.put("durability", "flushed");
         }

@@ -49,13 +49,12 @@ fn partial(answer: &Answer) -> Value {
 fn nobody_waits_for_a_stopped_broker_while_another_can_serve() {
     within(USUAL, async {
         let shape = Shape {
-            gateways: 1,
             metadata: Metadata::Sqlite,
             ..Shape::default()
         };
         let fleet = Fleet::start(&shape).unwrap();
         fleet.ready().await;
-        let rest = fleet.rest(0);
+        let (rest, other) = (fleet.rest(0), fleet.rest(1));
         prepare(&rest, 6).await;
         let (here, gone) = (broker_name(0), broker_name(1));
         fleet.brokers[1].signal(Signal::STOP).unwrap();
@@ -92,8 +91,13 @@ fn nobody_waits_for_a_stopped_broker_while_another_can_serve() {
             let answer = rest.get(&path).await.expect(200);
             assert_eq!(partial(&answer), without, "{path}");
         }
-        let spec = json!({"invisibleFor": "200s"});
+        // The other gateway goes on with what it knows of the group.
+        other.receive("g", "topic=t&wait=0s").await.expect(200);
+        let spec = json!({"invisibleFor": "200s", "retry": {"maxAttempts": 3}});
         let put = rest.put_group("g", spec).await.expect(200);
+        assert_eq!(put.json()["pending"], json!([gone]));
+        let later = json!({"initialPosition": "latest"});
+        let put = rest.subscribe("g", "t", later).await.expect(200);
         assert_eq!(put.json()["pending"], json!([gone]));
         for i in 0..8 {
             let sent = rest.send("t", &json!({"json": i})).await.expect(201);
@@ -111,11 +115,12 @@ fn nobody_waits_for_a_stopped_broker_while_another_can_serve() {
         assert!(all < PATIENCE + BUSY, "{all:?}");
         socket.close().await;
 
-        // It goes on where it was. What it leased for receives that were over is given back, the attempt not counted.
+        // It goes on where it was, under the new configuration only. What it leased for receives that were over is given
+        // back, the attempt not counted.
         fleet.brokers[1].signal(Signal::CONT).unwrap();
         let mut back = Vec::new();
         while back.len() < 6 {
-            let answer = rest.receive("g", "topic=t&wait=10s").await.expect(200);
+            let answer = other.receive("g", "topic=t&wait=10s").await.expect(200);
             let messages = answer.messages();
             assert!(!messages.is_empty(), "{} of 6 came", back.len());
             back.extend(
@@ -127,7 +132,8 @@ fn nobody_waits_for_a_stopped_broker_while_another_can_serve() {
         let mut bodies: Vec<_> = back.iter().map(|m| m["json"].as_u64().unwrap()).collect();
         bodies.sort_unstable();
         assert_eq!(bodies, [0, 1, 2, 3, 4, 5]);
-        assert!(back.iter().all(|m| m["attempt"] == 1), "{back:?}");
+        let new = |m: &Value| m["attempt"] == 1 && m["maxAttempts"] == 3;
+        assert!(back.iter().all(new), "{back:?}");
         eventually(BUSY, "the broker is asked again", || async {
             let answer = rest.receive("g", "topic=t&wait=0s").await.expect(200);
             partial(&answer).is_null().then_some(())

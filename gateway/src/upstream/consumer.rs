@@ -154,6 +154,8 @@ pub struct Popped {
     pub gap: Vec<Gap>,
     /// A broker gave nothing since the member holds as many leases there as it may.
     pub member_full: bool,
+    /// The version of the group under which the broker gave; 0 = it does not say.
+    pub(super) group_version: u64,
     giver: Option<Giver>,
 }
 
@@ -336,7 +338,7 @@ pub(crate) type Partial = Vec<(String, &'static str)>;
 /// Why a broker is left out: it cannot be asked, or does not answer.
 pub(super) const UNREACHABLE: &str = "unreachable";
 /// Why a broker is left out: its version of the group is older than the one this gateway knows.
-const STALE_CONFIG: &str = "stale_config";
+pub(super) const STALE_CONFIG: &str = "stale_config";
 
 /// Why a broker that failed so is left out of an answer that others (where there are `several`) may still give; `None` =
 /// the whole call fails.

@@ -15,6 +15,12 @@ use wire::{Command, RequestCode, ResponseCode};
 const FRESH: Duration = Duration::from_secs(10);
 const GROUPS_MAX: usize = 20_000;
 
+/// The version of the group that a broker's answer names; 0 = none.
+pub(super) fn version_in(response: &Command) -> u64 {
+    let version = response.ext.optional("groupVersion").ok().flatten();
+    version.unwrap_or(0)
+}
+
 impl Versioned for GroupDetail {
     fn age(&self) -> (u64, &str) {
         (self.version, &self.hash)
@@ -133,11 +139,10 @@ impl Upstream {
         Ok(Some((detail, view.silent.into_iter().collect())))
     }
 
-    /// An answer of a broker names its version of the group: a newer one is read.
-    pub(super) fn learn_version(&self, response: &Command, group: &GroupDetail) {
-        let version = response.ext.optional::<u64>("groupVersion").ok().flatten();
-        if version.is_some_and(|version| version > group.version) {
-            self.0.groups.outdated(&group.group);
+    /// An answer of a broker names its version of the group: one newer than the `known` is read.
+    pub(super) fn learn_version(&self, response: &Command, group: &str, known: u64) {
+        if version_in(response) > known {
+            self.0.groups.outdated(group);
         }
     }
 

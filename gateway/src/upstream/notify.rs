@@ -247,10 +247,7 @@ async fn ask(upstream: &Upstream, key: &Key, broker: &Broker) -> Answer {
         .await
     {
         Ok(response) if response.response_code() == ResponseCode::Success => {
-            let version = response.ext.optional::<u64>("groupVersion").ok().flatten();
-            if version.is_some_and(|version| version > known) {
-                upstream.0.groups.outdated(&key.0);
-            }
+            upstream.learn_version(&response, &key.0, known);
             if response.ext.bool("pollingFull") {
                 Answer::Failed
             } else if response.ext.bool("hasMsg") {

@@ -213,6 +213,9 @@ impl Upstream {
             .iter()
             .map(|(topic, broker)| (broker.addr.as_str(), self.word(group, topic, member)));
         let answers = self.ask_each(calls, true, PATIENCE, deadline).await;
+        for answer in answers.iter().flatten() {
+            self.learn_version(answer, group, self.0.groups.known(group));
+        }
         let refusals = answers.into_iter().zip(told);
         let mut refusals = refusals.filter_map(|(answer, (topic, broker))| {
             let answer = answer.ok()?;

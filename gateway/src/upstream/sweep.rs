@@ -12,8 +12,10 @@ use wire::body::gantry::GroupDetail;
 use wire::{Command, RequestCode, ResponseCode};
 
 use super::consumer::{
-    Gap, Giver, PopRequest, Popped, UNREACHABLE, leave_out, left_out, unregistered,
+    Delivery, Gap, Giver, PopRequest, Popped, STALE_CONFIG, UNREACHABLE, leave_out, left_out,
+    unregistered,
 };
+use super::groups::version_in;
 use super::inflating::{InflateRoom, read_at};
 use super::routes::{Broker, Route};
 use super::silence::PATIENCE;
@@ -35,21 +37,21 @@ impl Upstream {
     /// `group_not_found`, `topic_not_found`, `subscription_not_found`, `group_mode_conflict`, `too_many_inflight`,
     /// `broker_unavailable` (no broker reached).
     pub async fn pop(&self, request: &PopRequest) -> Result<Popped, ApiError> {
+        let (named, deadline) = (request.topic.as_deref(), request.deadline);
         let group = self
-            .group_for_receive(&request.group, request.topic.as_deref(), request.deadline)
+            .group_for_receive(&request.group, named, deadline)
             .await?;
-        self.enter(
-            &group,
-            request.topic.as_deref(),
-            &request.member,
-            request.deadline,
-        )
-        .await?;
+        self.enter(&group, named, &request.member, deadline).await?;
+        // A broker may have told a newer version.
+        let group = self
+            .group_for_receive(&request.group, named, deadline)
+            .await?;
         let mut sweep = Sweep {
             upstream: self,
             request,
             group: &group,
             all: Popped::given_by(self.giver(request)),
+            versions: Vec::new(),
             served: false,
             last: None,
             passed: Vec::new(),
@@ -72,7 +74,7 @@ impl Upstream {
             };
             found = true;
             if !sweep.visit(topic, &route).await? {
-                return Ok(sweep.all);
+                return Ok(sweep.of_one_version());
             }
         }
         if !found && !group.subscriptions.is_empty() {
@@ -176,7 +178,8 @@ impl Upstream {
         popped.more = response.ext.bool("more");
         popped.member_full = response.ext.bool("memberFull");
         popped.gap = gaps(response, broker, topic);
-        self.learn_version(response, group);
+        popped.group_version = version_in(response);
+        self.learn_version(response, &group.group, group.version);
         match response.response_code() {
             ResponseCode::Success => {}
             ResponseCode::PollingTimeout
@@ -239,6 +242,8 @@ struct Sweep<'a> {
     request: &'a PopRequest,
     group: &'a Arc<GroupDetail>,
     all: Popped,
+    /// Brokers that answered, with their version of the group.
+    versions: Vec<(String, u64)>,
     /// A broker has answered, with messages or without.
     served: bool,
     /// Why the last broker that was left out was.
@@ -332,6 +337,8 @@ impl Sweep<'_> {
         let error = match answer {
             Ok(mut part) => {
                 self.served = true;
+                self.versions
+                    .push((broker.name.clone(), part.group_version));
                 let all = &mut self.all;
                 all.more |= part.more;
                 all.paused |= part.paused;
@@ -392,8 +399,28 @@ impl Sweep<'_> {
         }
         match self.last {
             Some(error) if !self.served => Err(from_none(error, &self.all.partial)),
-            _ => Ok(self.all),
+            _ => Ok(self.of_one_version()),
         }
+    }
+
+    /// Without the messages of brokers that had an older version of the group than another of the brokers asked: the
+    /// group may be paused since, or have other subscriptions. They are given back.
+    fn of_one_version(mut self) -> Popped {
+        let newest = self.versions.iter().map(|(_, version)| *version).max();
+        for (broker, version) in std::mem::take(&mut self.versions) {
+            if Some(version) == newest || version == 0 {
+                continue;
+            }
+            self.upstream.0.stale.inc(&broker);
+            leave_out(&mut self.all.partial, &broker, STALE_CONFIG);
+            let old = |m: &mut Delivery| m.lease.broker == broker;
+            let leases = self.all.messages.extract_if(.., old).map(|m| m.lease);
+            let leases: Vec<_> = leases.collect();
+            if !leases.is_empty() {
+                self.upstream.giver(self.request).give_back(leases);
+            }
+        }
+        self.all
     }
 
     fn answered_after_all(&mut self, broker: &Broker) {

@@ -3,6 +3,7 @@
 pub mod admin;
 mod brokers;
 pub mod consumer;
+mod creating;
 mod dead_letters;
 mod decode;
 mod groups;
@@ -93,8 +94,8 @@ struct Inner {
     entrances: presence::Entrances,
     notifier: notify::Notifier,
     stale: stale::StaleConfig,
-    /// Held while a topic or subscription is made by being used.
-    creating: tokio::sync::Mutex<()>,
+    /// Topics, groups and subscriptions made by being used.
+    creating: creating::Creating,
     /// Taken by answers that are inflated.
     inflating: Arc<Semaphore>,
 }
@@ -114,7 +115,7 @@ impl Upstream {
             entrances: presence::Entrances::default(),
             notifier: notify::Notifier::default(),
             stale: stale::StaleConfig::default(),
-            creating: tokio::sync::Mutex::new(()),
+            creating: creating::Creating::default(),
             inflating: Arc::new(Semaphore::new(inflating::AT_A_TIME)),
         }))
     }

@@ -265,11 +265,12 @@ impl Upstream {
     ) -> Result<Arc<GroupDetail>, ApiError> {
         check_group_writable(group)?;
         check_topic_writable(topic)?;
+        let _turn = self.0.creating.turn(deadline).await?;
         if self.route(topic, deadline).await?.is_none() {
-            self.create_topic(topic, deadline).await?;
+            self.make_topic(topic, deadline).await?;
         }
         if self.group(group, deadline).await?.is_none() {
-            self.create_group(group, deadline).await?;
+            self.make_group(group, deadline).await?;
         }
         let wanted = SubscriptionSpec {
             topic: topic.to_owned(),
@@ -283,7 +284,7 @@ impl Upstream {
     }
 
     /// Makes a group that reads from earliest; one that exists is fine.
-    async fn create_group(&self, group: &str, deadline: Instant) -> Result<(), ApiError> {
+    async fn make_group(&self, group: &str, deadline: Instant) -> Result<(), ApiError> {
         let absent = Precondition {
             absent: true,
             ..Precondition::default()
@@ -325,7 +326,10 @@ impl Upstream {
         }
         match self.group_now(group, deadline).await? {
             Some(_) => Ok(()),
-            None if self.0.options.auto_create => self.create_group(group, deadline).await,
+            None if self.0.options.auto_create => {
+                let _turn = self.0.creating.turn(deadline).await?;
+                self.make_group(group, deadline).await
+            }
             None => Err(ApiError::new(
                 Code::GroupNotFound,
                 format!("group '{group}' does not exist; create it with PUT"),

@@ -316,13 +316,18 @@ impl Upstream {
         Ok(Some(route_of(&masters.by_name, &found)))
     }
 
-    /// Makes a topic with the default number of queues; one that exists is fine. Callers that meet make it once.
+    /// Makes a topic in its turn, see [`Self::make_topic`].
     pub(in crate::upstream) async fn create_topic(
         &self,
         topic: &str,
         deadline: Instant,
     ) -> Result<(), ApiError> {
-        let _one = self.0.creating.lock().await;
+        let _turn = self.0.creating.turn(deadline).await?;
+        self.make_topic(topic, deadline).await
+    }
+
+    /// Makes a topic with the default number of queues; one that exists is fine.
+    pub(super) async fn make_topic(&self, topic: &str, deadline: Instant) -> Result<(), ApiError> {
         if self.route(topic, deadline).await?.is_some() {
             return Ok(());
         }

@@ -758,3 +758,33 @@ async fn an_http2_client_that_grants_no_window_is_cut_off() {
     }
     cluster.stop().await;
 }
+
+/// HEAD says what GET says, its length too, and no body follows.
+#[tokio::test]
+async fn a_head_has_the_length_of_the_get() {
+    let cluster = Cluster::start(1, 1).await;
+    cluster.make("/topics/t", "{}").await;
+    for path in [
+        "/healthz",
+        "/openapi.json",
+        "/v1/ns/default/topics/t",
+        "/v1/ns/default/topics",
+        "/v1/ns/default/topics/none",
+        "/v1/ns/default/topics/t/messages",
+        "/v1/nowhere",
+    ] {
+        let get = cluster.call("GET", path, "").await;
+        assert!(!get.body.is_empty(), "{path}");
+        let mut connection = Connection::open(cluster.addr()).await;
+        let head = connection.send("HEAD", path, &[], b"").await;
+        let said = |answer: &support::Answer| {
+            let header = |name| answer.header(name).map(str::to_owned);
+            let (length, kind) = (header("content-length"), header("content-type"));
+            (answer.status, length, kind, header("etag"))
+        };
+        assert_eq!(said(&head), said(&get), "{path}");
+        let next = connection.send("GET", "/healthz", &[], b"").await;
+        assert_eq!(next.status, 200, "{path}: a body followed");
+    }
+    cluster.stop().await;
+}

@@ -14,6 +14,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, he
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
+use hyper::body::Body as _;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,7 +107,7 @@ pub(crate) async fn outer(
     dress(&mut response, &state, &request_id, &origin);
     time(&mut response, brokers, arrived.elapsed());
     if method == Method::HEAD {
-        *response.body_mut() = Body::empty();
+        without_body(&mut response);
     }
     state.metrics.request(
         route.as_ref().map_or("none", |r| r.as_str()),
@@ -293,6 +294,17 @@ fn explain(mut response: Response, method: &Method, uri: &Uri, request_id: &str)
         ),
         _ => response,
     }
+}
+
+/// The answer to HEAD: the length is that of the body GET would have.
+fn without_body(response: &mut Response) {
+    if let Some(length) = response.body().size_hint().exact() {
+        let length = HeaderValue::from(length);
+        response
+            .headers_mut()
+            .insert(header::CONTENT_LENGTH, length);
+    }
+    *response.body_mut() = Body::empty();
 }
 
 /// Headers of every answer.

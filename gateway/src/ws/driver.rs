@@ -5,19 +5,23 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
 use clock::Monotonic;
 use futures_util::stream::{FuturesUnordered, SplitSink, SplitStream};
 use futures_util::{FutureExt, SinkExt, StreamExt};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
 use openapi::ws::{ServerFrame, SocketLimits};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use tokio_tungstenite::tungstenite;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use tokio_util::sync::CancellationToken;
 
 use super::action::{Action, Event};
 use super::frame::{self, IN_FLIGHT_MAX, Malformed, Op, Request, Subscribe};
 use super::jobs::{self, Done, Feed, Wanted};
+use super::line::Socket;
 use super::outbound::{Outbound, Progress};
 use super::reader_fields::ReaderSubscribe;
 use super::reader_jobs::{self, Reading};
@@ -41,6 +45,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// What was asked of the brokers before the end is awaited this long.
 const AFTERLIFE: Duration = Duration::from_secs(30);
 
+type WebSocket = Socket<TokioIo<Upgraded>>;
 type Job = Pin<Box<dyn Future<Output = Done> + Send>>;
 type Arrival = Pin<Box<dyn Future<Output = (Utf8Bytes, Held)> + Send>>;
 
@@ -217,9 +222,9 @@ impl Driver {
                 frame = stream.next(), if may_read => match frame {
                     Some(Ok(Message::Text(text))) => self.arrived(text),
                     Some(Ok(Message::Binary(_))) => self.handle(Event::Malformed("binary frames need mq.v1.bin")),
-                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => self.handle(Event::Traffic),
+                    Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => self.handle(Event::Traffic),
                     Some(Ok(Message::Close(_))) => return End::Clean,
-                    Some(Err(error)) => return broken(error),
+                    Some(Err(error)) => return broken(&error),
                     None => return End::Broken,
                 },
                 Some((text, held)) = self.arriving.next(), if !self.arriving.is_empty() => self.text(&text, held),
@@ -534,8 +539,11 @@ async fn say_goodbye(
             std::future::poll_fn(|cx| outbound.poll_write(Pin::new(&mut *sink), cx)).await?;
         }
         let reason = Utf8Bytes::from_static(reason);
-        sink.send(Message::Close(Some(CloseFrame { code, reason })))
-            .await
+        sink.send(Message::Close(Some(CloseFrame {
+            code: code.into(),
+            reason,
+        })))
+        .await
     });
     matches!(said.await, Ok(Ok(())))
 }
@@ -552,24 +560,23 @@ async fn hear_out(stream: &mut SplitStream<WebSocket>, code: u16) {
 }
 
 /// What a failed read means: too large a frame and bytes that are no frame are answered, the rest is a lost connection.
-fn broken(error: axum::Error) -> End {
-    match error.into_inner().downcast_ref::<tungstenite::Error>() {
-        Some(tungstenite::Error::Capacity(_)) => End::Close {
+fn broken(error: &tungstenite::Error) -> End {
+    match error {
+        tungstenite::Error::Capacity(_) => End::Close {
             code: close::TOO_BIG,
             reason: "a frame may have 1048576 bytes",
         },
-        Some(tungstenite::Error::Utf8(_)) => End::Close {
+        tungstenite::Error::Utf8(_) => End::Close {
             code: close::PROTOCOL_ERROR,
             reason: "text frames are UTF-8",
         },
-        Some(tungstenite::Error::Protocol(
+        tungstenite::Error::Protocol(
             tungstenite::error::ProtocolError::ResetWithoutClosingHandshake,
-        ))
-        | None => End::Broken,
-        Some(tungstenite::Error::Protocol(_)) => End::Close {
+        ) => End::Broken,
+        tungstenite::Error::Protocol(_) => End::Close {
             code: close::PROTOCOL_ERROR,
             reason: "not a WebSocket frame",
         },
-        Some(_) => End::Broken,
+        _ => End::Broken,
     }
 }

@@ -4,7 +4,7 @@
 //!  upgrade   HTTP request -> socket: subprotocol, limits
 //!  driver    one task a socket: frames and answers in, actions carried out
 //!  jobs      calls to the brokers, each ending in one event (open: a new subscription)
-//!  outbound  frames on their way to the socket
+//!  outbound  frames on their way to the socket (line: their bytes)
 //!  session   pure machine of a socket (requests, answers, heartbeat beside it)
 //!  subscription  pure state of a subscription: credit, in-flight bound, leases
 //!  frame     client frames, read strictly (fields: one object)
@@ -20,6 +20,7 @@ mod frame;
 mod fuzzing;
 mod heartbeat;
 mod jobs;
+mod line;
 mod open;
 mod outbound;
 mod reader_fields;

@@ -5,10 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use axum::Error;
-use axum::body::Bytes;
-use axum::extract::ws::{Message, Utf8Bytes};
+use bytes::Bytes;
 use futures_util::Sink;
+use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
 use crate::memory::Held;
 

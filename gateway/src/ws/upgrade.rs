@@ -5,10 +5,15 @@ use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::{HeaderMap, Method, Version, header};
 use axum::response::Response;
+use futures_util::future::OptionFuture;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
 use openapi::ws::SUBPROTOCOL_JSON;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use wire::body::members::Transport;
 
 use super::driver;
+use super::line::Socket;
 use crate::error::{ApiError, Code};
 use crate::http::Peer;
 use crate::params::new_ulid;
@@ -17,8 +22,8 @@ use crate::upstream::Member;
 
 /// Small, since a gateway holds many idle sockets: 128 KiB a socket is the library's default.
 const BUFFER: usize = 4_096;
-/// Bound of the library's own write buffer: the outbound queue and the largest message, each byte written as an escape.
-const WRITE_BUFFER_MAX: usize = 1024 * 1024 + 6 * 16 * 1024 * 1024;
+/// Bound of the library's own write buffer: pings, pongs and a close.
+const WRITE_BUFFER_MAX: usize = 64 * 1024;
 /// A client's label, characters.
 const LABEL_MAX: usize = 64;
 
@@ -38,6 +43,12 @@ pub async fn upgrade(
         return Err(
             ApiError::new(Code::MethodNotAllowed, "a socket is opened with GET").with_allow("GET"),
         );
+    }
+    // The socket is made here of the connection; the checks and the answer are the library's, whose own part gets none.
+    let connection = parts.extensions.remove::<OnUpgrade>();
+    if connection.is_some() {
+        let none = hyper::upgrade::on(axum::http::Request::new(()));
+        parts.extensions.insert(none);
     }
     let upgrade = WebSocketUpgrade::from_request_parts(&mut parts, &state)
         .await
@@ -71,20 +82,22 @@ pub async fn upgrade(
         transport: Transport::WebSocket,
         ip: parts.extensions.get::<Peer>().map(|peer| peer.0),
     };
-    let upgrade = upgrade
-        .protocols([SUBPROTOCOL_JSON])
+    let config = WebSocketConfig::default()
         .read_buffer_size(BUFFER)
         .write_buffer_size(BUFFER)
         .max_write_buffer_size(WRITE_BUFFER_MAX)
-        .max_frame_size(driver::FRAME_MAX)
-        .max_message_size(driver::FRAME_MAX);
+        .max_frame_size(Some(driver::FRAME_MAX))
+        .max_message_size(Some(driver::FRAME_MAX));
     let (tracker, under_way) = (state.tracker.clone(), state.under_way.token());
-    Ok(upgrade.on_upgrade(move |socket| {
-        tracker.track_future(async move {
+    tracker.spawn(async move {
+        if let Some(Ok(connection)) = OptionFuture::from(connection).await {
+            let socket = Socket::new(TokioIo::new(connection), config).await;
             driver::run(socket, state, session, member).await;
-            drop((place, under_way));
-        })
-    }))
+        }
+        drop((place, under_way));
+    });
+    let upgrade = upgrade.protocols([SUBPROTOCOL_JSON]);
+    Ok(upgrade.on_upgrade(|_| async {}))
 }
 
 fn refused(rejection: &WebSocketUpgradeRejection) -> ApiError {

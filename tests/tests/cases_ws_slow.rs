@@ -246,3 +246,37 @@ fn an_idle_socket_costs_at_most_16_kib() {
         drop(sockets);
     });
 }
+
+/// What a socket that was sent large frames costs once it is idle again: no buffer of their size stays behind.
+#[test]
+fn a_large_frame_that_was_read_leaves_no_buffer_behind() {
+    const SOCKETS: usize = 200;
+    const MESSAGES: usize = 50;
+    within(USUAL, async {
+        let fleet = Fleet::small(1, &[]).await;
+        let rest = fleet.rest(0);
+        prepare(&rest).await;
+        send(&rest, MESSAGES, &"x".repeat(3_000)).await;
+        let (gateway, pid) = (fleet.gateways[0].addr("gateway"), fleet.gateways[0].pid());
+        let read = json!({"op": "subscribe", "sub": "r", "mode": "reader", "topic": "t", "from": "earliest",
+                          "credit": MESSAGES});
+        let mut sockets = Vec::with_capacity(SOCKETS);
+        let mut before = 0;
+        for number in 0..SOCKETS + 10 {
+            if number == 10 {
+                // What is paid once is paid.
+                before = resident(pid);
+            }
+            let (mut socket, _) = Socket::open(gateway).await.unwrap();
+            assert_eq!(socket.ask(1, read.clone()).await.unwrap()["op"], "ok");
+            let mut got = 0;
+            while got < MESSAGES {
+                got += socket.messages(Duration::from_secs(5)).await.unwrap().len();
+            }
+            sockets.push(socket);
+        }
+        let each = resident(pid).saturating_sub(before) as f64 / SOCKETS as f64;
+        println!("{each:.1} KiB a socket that read 150 KB");
+        assert!(each <= 64.0, "{each:.1} KiB a socket");
+    });
+}

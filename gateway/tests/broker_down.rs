@@ -253,6 +253,13 @@ async fn documents_and_lists_name_the_brokers_they_are_without() {
         let whole = cluster.ns("GET", path, "").await.json();
         assert_eq!(whole.get("partial"), Some(&json!(null)), "{path}: {whole}");
     }
+    let letters = cluster.ns("GET", "/groups/g/dlq/messages", "").await.json();
+    assert_eq!(letters["items"][0].get("client"), Some(&json!(null)));
+    let sums = cluster.ns("GET", "/groups/g/dlq", "").await.json();
+    assert_eq!(
+        (&sums["open"], sums.get("bytes")),
+        (&json!(8), Some(&json!(null)))
+    );
     let only_a = cluster.ns("GET", "/topics/one", "").await.json();
     assert_eq!(only_a["queueList"][0]["broker"], "broker-a", "{only_a}");
     cluster.stop_broker(1).await;

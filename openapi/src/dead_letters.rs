@@ -14,6 +14,8 @@ pub struct DeadLetterSummary {
     /// When the oldest died.
     #[schema(format = DateTime)]
     pub oldest_at: Option<String>,
+    /// Bytes of all; null: not known yet.
+    pub bytes: Option<u64>,
     /// Brokers this is without; null where none.
     pub partial: Option<Vec<PartialBroker>>,
 }
@@ -59,6 +61,8 @@ pub struct DeadLetter {
     pub code: Option<String>,
     /// Of the last nack.
     pub reason: Option<String>,
+    /// The member that held it last; null: not known yet.
+    pub client: Option<String>,
     /// Tag.
     pub tag: Option<String>,
     /// Keys.

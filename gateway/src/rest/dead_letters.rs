@@ -64,6 +64,8 @@ pub(crate) async fn summary(
     let mut object = Members::open(&mut out);
     object.number("open", open);
     object.time_or_null("oldestAt", oldest);
+    // Brokers count dead letters, not their bytes.
+    object.raw("bytes", b"null");
     answer::partial(object.member("partial"), &lag.partial);
     object.close();
     Ok(answer::json(StatusCode::OK, out))
@@ -172,6 +174,8 @@ fn show(out: &mut Vec<u8>, letter: &DeadLetter) {
     object.text("cause", &letter.cause);
     object.text_or_null("code", letter.code.as_deref());
     object.text_or_null("reason", letter.reason.as_deref());
+    // A stored letter does not say who held it last.
+    object.raw("client", b"null");
     object.text_or_null("tag", letter.tag.as_deref());
     object.texts("keys", &letter.keys);
     object.text_or_null("orderingKey", letter.ordering_key.as_deref());

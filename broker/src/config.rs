@@ -392,6 +392,10 @@ impl Config {
                  {LEASE_SILENCE_SAFE} a consumer that pulls may take over the group of one that takes nothing"
             ));
         }
+        if self.namesrv.is_empty() {
+            let alone = "namesrv is empty: gateways and clients that ask a name server do not find this broker";
+            warnings.push(alone.to_owned());
+        }
         warnings
     }
 }
@@ -401,8 +405,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_silence_shorter_than_what_gateways_keep_is_warned_of() {
+    fn a_silence_shorter_than_what_gateways_keep_and_no_name_server_are_warned_of() {
         let mut config = Config::default();
+        assert!(config.warnings()[0].starts_with("namesrv is empty"));
+        config.namesrv.push("127.0.0.1:9876".to_owned());
         assert_eq!(config.warnings(), Vec::<String>::new());
         config.members.lease_silence = Millis::secs(20);
         assert_eq!(config.warnings(), Vec::<String>::new());

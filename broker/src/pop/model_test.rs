@@ -685,6 +685,23 @@ fn the_last_nack_is_a_dead_letter_and_its_repetition_says_so() {
     assert_eq!(world.settle(0, &Op::Ack), Status::Gone);
 }
 
+/// Without dead letters it is dropped, and never said to be one.
+#[test]
+fn the_last_nack_is_a_nack_where_there_are_no_dead_letters() {
+    let mut world = World::new(1, 1, 1);
+    (world.policy.max_attempts, world.policy.dead_letters) = (1, false);
+    world.pop(TOPIC, 0, 1, 60_000);
+    let nack = Op::Nack {
+        delay_ms: None,
+        fault: Default::default(),
+    };
+    assert_eq!(world.settle(0, &nack), Status::Nacked);
+    world.revive();
+    assert_eq!(world.dead, 0);
+    assert_eq!(world.settle(0, &nack), Status::Nacked);
+    assert_eq!(world.settle(0, &Op::Ack), Status::Gone);
+}
+
 #[test]
 fn a_deletion_forgets_and_a_later_namesake_starts_anew() {
     let mut world = World::new(1, 4, 1);

@@ -106,7 +106,7 @@ pub fn decide(
     match state.lease(offset, receipt) {
         Some(lease) if lease.is_held() => decide_held(lease, policy, offset, op, now_ms),
         Some(lease) => decide_given_back(lease, op),
-        None => decide_ended(state.ended(offset, receipt), op),
+        None => decide_ended(state.ended(offset, receipt), policy, op),
     }
 }
 
@@ -173,7 +173,16 @@ fn bury(policy: &Policy, cause: DeadCause, fault: &Fault) -> (Status, Option<i64
     } else {
         What::Dropped
     };
-    (Status::DeadLettered, None, what)
+    (given_up(policy), None, what)
+}
+
+/// The answer about a message that is delivered no more: where there are no dead letters it is none.
+fn given_up(policy: &Policy) -> Status {
+    if policy.dead_letters {
+        Status::DeadLettered
+    } else {
+        Status::Nacked
+    }
 }
 
 /// The lease was given back and waits to be put back: the same word again is `already`, any other comes too late.
@@ -192,11 +201,11 @@ fn decide_given_back(lease: &Lease, op: &Op) -> Decision {
     }
 }
 
-fn decide_ended(ended: Option<Ended>, op: &Op) -> Decision {
+fn decide_ended(ended: Option<Ended>, policy: &Policy, op: &Op) -> Decision {
     match (ended, op) {
         (Some(Ended::Acked), Op::Ack) => Decision::unchanged(Status::Acked, true, None),
         (Some(Ended::Dead), Op::Nack { .. } | Op::Dead(_)) => {
-            Decision::unchanged(Status::DeadLettered, true, None)
+            Decision::unchanged(given_up(policy), true, None)
         }
         _ => Decision::unchanged(Status::Gone, false, None),
     }

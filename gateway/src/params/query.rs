@@ -93,11 +93,12 @@ impl Query {
         match text.parse::<u64>() {
             Ok(n) if digits && range.contains(&n) => Ok(n),
             _ => {
-                let detail = format!(
-                    "{name} must be a whole number between {} and {}",
-                    range.start(),
-                    range.end()
-                );
+                let (low, high) = (range.start(), range.end());
+                let detail = if low == high {
+                    format!("{name} may only be {low} here; leave it out")
+                } else {
+                    format!("{name} must be a whole number between {low} and {high}")
+                };
                 Err(ApiError::field(code, format!("?{name}"), detail).with("limit", *range.end()))
             }
         }

@@ -382,7 +382,7 @@ fn answer_of(asked: &[Asked], outcomes: &[SettleOutcome]) -> Response {
 fn problem(code: Code, results: &[u8]) -> ApiError {
     let detail = match code {
         Code::ReceiptGone => {
-            "this receipt decides nothing any more: the message was settled otherwise, or given to somebody else after the lease ran out"
+            "this receipt decides nothing any more: the message was settled otherwise, or the lease ran out and it is delivered again"
         }
         Code::ReceiptInvalid => {
             "this is no receipt of this cluster, or it was changed on the way; take it as it was received"

@@ -210,8 +210,13 @@ impl Upstream {
             // What the cache says may be 10 s old.
             self.0.groups.outdated(group);
         }
+        let or = if self.0.options.auto_create {
+            ", or name a topic"
+        } else {
+            ""
+        };
         let detail = format!(
-            "group '{group}' subscribes no topic; PUT groups/{group}/subscriptions/TOPIC first, or name a topic (?topic=)"
+            "group '{group}' subscribes no topic; PUT groups/{group}/subscriptions/TOPIC first{or}"
         );
         Err(ApiError::new(Code::SubscriptionNotFound, detail))
     }

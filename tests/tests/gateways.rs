@@ -156,7 +156,7 @@ fn a_gateway_on_postgres_starts_with_the_master_key_of_its_store_only() {
             (vec!["--master-key-file", &other], vec!["does not open"]),
             (
                 vec!["--master-key-file", &short],
-                vec!["holds 3 bytes", "urandom"],
+                vec!["holds 3 bytes", "put back"],
             ),
             (
                 vec!["--master-key-file", "none"],
@@ -172,6 +172,14 @@ fn a_gateway_on_postgres_starts_with_the_master_key_of_its_store_only() {
                 assert!(said.contains(word), "{word} is not in {said}");
             }
         }
+
+        let fresh = server.database().unwrap();
+        let (code, said) = refused(&["--database-url", &fresh, "--master-key-file", &short]);
+        assert_eq!(code, 2, "{said}");
+        assert!(
+            said.contains("holds 3 bytes") && said.contains("urandom"),
+            "{said}"
+        );
 
         let plain = server.database().unwrap();
         let open = ["--database-url", &plain, "--insecure-plain-secrets"];

@@ -35,25 +35,26 @@ fn at(broker: &str, n: usize) -> String {
 async fn a_receive_that_waits_is_woken_by_a_broker_that_was_away() {
     let mut cluster = Cluster::start(2, 2).await;
     prepare(&cluster).await;
-    // Nothing else goes on at this gateway.
     let addr = cluster.gateways[1].addr();
     let path = "/v1/ns/default/groups/g/receive?topic=t&wait=30s";
     let waiting = tokio::spawn(send_static(addr, path));
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    cluster.stop_broker(1).await;
-    // Until the gateway knows that it is away.
     let end = Instant::now() + SOON;
+    while cluster.gateways[1].state().upstream.waiters() == 0 {
+        assert!(Instant::now() < end);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    cluster.stop_broker(1).await;
+    // Until that gateway knows that it is away.
+    let once = "/v1/ns/default/groups/g/receive?topic=t&wait=0s";
     loop {
-        let answer = cluster
-            .ns("POST", "/groups/g/receive?topic=t&wait=0s", "")
-            .await;
+        let answer = cluster.at(1, "POST", once, "").await;
         if !answer.json()["partial"].is_null() {
             break;
         }
         assert!(Instant::now() < end);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    // From here on nothing else goes on there.
     cluster.start_broker(1, |_| {}).await;
     let sent = loop {
         let sent = cluster

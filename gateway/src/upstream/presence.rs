@@ -163,10 +163,13 @@ impl Upstream {
         let (first, others): (Told, Told) = told
             .drain(..)
             .partition(|(_, b)| Some(&b.name) == refused_by.as_ref());
-        let refused = match self.tell(&first, &detail.group, member, until).await {
-            None => self.tell(&others, &detail.group, member, until).await,
-            refused => refused,
-        };
+        let mut refused = self.tell(&first, &detail.group, member, until).await;
+        if refused.is_none() {
+            refused = self.tell(&others, &detail.group, member, until).await;
+            if refused.is_some() {
+                self.leave_all(&detail.group, member, &first);
+            }
+        }
         let (broker, refusal) = refused.unzip();
         entrances.ended(key, broker, now);
         refusal.map_or(Ok(()), Err)
@@ -226,10 +229,14 @@ impl Upstream {
             is_conflict.then(|| (broker.name.clone(), refusal))
         });
         let refusal = refusals.next()?;
+        self.leave_all(group, member, told);
+        Some(refusal)
+    }
+
+    fn leave_all(&self, group: &str, member: &Member, told: &Told) {
         for (topic, broker) in told {
             self.leave(group, topic, member, broker);
         }
-        Some(refusal)
     }
 
     /// Takes back that a member was there: one broker refused the call, and a refused call keeps nobody alive.

@@ -310,6 +310,8 @@ impl Upstream {
                 .selector
                 .avoid(&broker.name, self.0.options.clock.monotonic());
             if fixed.queue.is_some() || fixed.key.is_some() {
+                // It may be elsewhere by the next try.
+                self.doubt_route(topic);
                 return Err(error);
             }
             last = Some(error);
